@@ -25,6 +25,27 @@ TARGETS = f'job=~"{JOBS}"'
 """The matcher of the jobs in which runs are scraped; a silent target is one of these."""
 PLACES = ("cluster", "namespace")
 """The labels that tell runs of one name apart, and that a site may call otherwise."""
+OWNERS = ("team", "user")
+"""The labels that `RLEXPORTER_LABELS` puts on a run to say whose it is."""
+IDENTITY = (*PLACES, "job", "run", *OWNERS)
+"""The labels that tell runs apart wherever something is said of one; an absent label equals an absent one.
+
+Rules keep every label of a run, and need no list. Messages, routes, inhibitions, silences and dashboards do. They write
+the list in this order, joined by `, ` or by `|`: so `rlexporter generate --identity` finds where a site adds its own.
+"""
+_NO_IDENTITY = {
+    "rank",
+    "instance",
+    "pod",
+    "container",
+    "endpoint",
+    "node",
+    "alertname",
+    "condition",
+    "severity",
+    "family",
+}
+"""Labels of one process, and of an alert: they differ within a run."""
 _JOB, _FIRING = r"job=~\"$job\"", r"alertstate=\"firing\""
 """The selectors of dashboards, as JSON: of series of runs, and of their alerts."""
 
@@ -60,6 +81,8 @@ def add_to(commands: Any) -> None:
     command.add_argument("--job", type=_regex, default=JOBS, metavar="REGEX", help=said)
     said = "only series that it matches, such as 'env=\"prod\"', are shown and alerted on; may be given several times"
     command.add_argument("--match", type=_matcher, action="append", default=[], metavar="MATCHER", help=said)
+    said = f"more labels that tell runs of one name apart, such as project (these always do: {', '.join(IDENTITY)})"
+    command.add_argument("--identity", type=_labels, action="extend", default=[], metavar="NAME,NAME", help=said)
     for name in PLACES:
         said = f"what your targets call the label {name} (default: %(default)s)"
         command.add_argument(f"--{name}-label", type=_label, default=name, metavar="NAME", help=said)
@@ -71,7 +94,10 @@ def run(options: argparse.Namespace) -> int:
     places = {name: getattr(options, f"{name}_label") for name in PLACES}
     if len({*places.values(), "run", "job"}) < len(places) + 2:
         raise SetupError(f"{' and '.join(places.values())} must differ from each other, and from run and job")
-    files = pack(options.runbooks_url, options.grafana_url, options.job, options.match, places)
+    if taken := _NO_IDENTITY.intersection(options.identity):
+        raise SetupError(f"{', '.join(sorted(taken))}: --identity is for labels that a run has in all its processes")
+    identity = [name for name in options.identity if name not in places.values()]
+    files = pack(options.runbooks_url, options.grafana_url, options.job, options.match, places, identity)
     _write(options.out, files)
     print(_next(options.out, len(files)))
     if not options.grafana_url:
@@ -85,12 +111,13 @@ def pack(
     jobs: str = JOBS,
     matchers: Sequence[str] = (),
     places: Mapping[str, str] | None = None,
+    identity: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the files of the pack, by path, for a site.
 
     ``runbooks_url``, ``grafana_url``: addresses as `base` returns them; without Grafana's no alert has a link to a
     dashboard. ``jobs``: a regular expression. ``matchers``: of PromQL, for all series of runs. ``places``: the site's
-    names of the labels `PLACES`.
+    names of the labels `PLACES`. ``identity``: labels that tell runs apart besides `IDENTITY`.
     """
     targets = f"job=~{json.dumps(jobs, ensure_ascii=False)}"
     files = {}
@@ -98,7 +125,7 @@ def pack(
         if grafana_url and "/dashboards/" not in name:
             text = _RUNBOOK.sub(lambda match: match[0] + _links(match[2], match[1], grafana_url), text)
         if not name.endswith(".md"):
-            text = _placed(_matched(text, ",".join(matchers)), places or {})
+            text = _placed(_identified(_matched(text, ",".join(matchers)), identity), places or {})
         files[name] = text.replace(TARGETS, targets).replace(RUNBOOKS, runbooks_url)
     return files
 
@@ -118,6 +145,13 @@ def _matched(text: str, matchers: str) -> str:
     for before in (_JOB, _FIRING):
         text = text.replace(before, f"{before},{escaped}")
     return _EXPRESSIONS.sub(lambda rule: _SELECTOR.sub(selector, rule[0]), text)
+
+
+def _identified(text: str, more: Sequence[str]) -> str:
+    """Return a file with ``more`` labels wherever it lists those that tell runs apart."""
+    for between in (", ", "|"):
+        text = text.replace(between.join(IDENTITY), between.join(dict.fromkeys((*IDENTITY, *more))))
+    return text
 
 
 def _placed(text: str, places: Mapping[str, str]) -> str:
@@ -208,6 +242,10 @@ def _label(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise argparse.ArgumentTypeError(f"{name!r} is no name of a label: letters, digits and _, such as k8s_cluster")
     return name
+
+
+def _labels(names: str) -> list[str]:
+    return [_label(name.strip()) for name in names.split(",")]
 
 
 def _regex(pattern: str) -> str:
