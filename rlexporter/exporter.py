@@ -336,8 +336,8 @@ class Exporter:
         from rlexporter.endpoint.scrapers import patience
 
         limit = min(run.settings.linger, _PEERS_WAIT_SECONDS) if hurries else run.settings.linger
-        scrapers = server.fetches.scrapers(time.monotonic())
-        return patience(scrapers, run.sink.changed_at, limit, scrapes=2.0 if hurries else 2.5)
+        final = run.sink.changed_at
+        return patience(server.fetches.scrapers(final), final, time.monotonic(), limit, hurries=hurries)
 
     def _abandon(self) -> None:
         """Let go of the port, in a forked child."""

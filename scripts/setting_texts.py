@@ -55,7 +55,10 @@ DESCRIPTIONS = {
     ),
     "state_file": "Keep the last state in a file: `on`, beside the checkpoints, or a path.",
     "state_interval": "How many seconds old that file is at most while the run lasts, 1 to 3600.",
-    "linger": "How many seconds the final state is served at most.",
+    "linger": (
+        "How many seconds the final state is served at most, until all scrapers have fetched it: one that is away when "
+        "the run ends has so long to come back. 0 waits for nobody."
+    ),
     "labels": "A few labels for every series: `team=llm,project=math`, or a mapping.",
     "thresholds": (
         "Limits of alerts: `kl_high=0.5,entropy_low=off`, a mapping, or a TOML file "

@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from rlexporter import Exporter
 from rlexporter.model.snapshot import RunState
 from tests.conftest import fetch
-from tests.tools import eventually, free_ports, served
+from tests.tools import GENERATIONS, eventually, free_port, free_ports, prometheus, served
 
 SECONDS = 0.15
 """How long an answer takes to make."""
@@ -142,7 +143,7 @@ def test_a_failed_rank_lets_the_others_wait_less(interval: float, patience: floa
     with Exporter(run="r", port=0, rank=1, local_rank=1, world_size=2, ranks="all") as exporter:
         add_scrapes(exporter, interval)
         exporter.log({"reward": 1.0})
-        assert exporter._ending.patience() == pytest.approx(2.5 * interval, 0.01)
+        assert exporter._ending.patience() == pytest.approx(150.0, 0.01)
         exporter.end(ValueError())
         assert exporter.state is RunState.FAILED
         assert exporter._ending.patience() == pytest.approx(patience, 0.01)
@@ -158,3 +159,43 @@ def add_scrapes(exporter: Exporter, interval: float) -> None:
         before = Fetch(time.monotonic() - at, "10.0.0.1", 1, "Prometheus/3")
         exporter._server.fetches.add(before)
         before.take()
+
+
+ENDING = """
+import sys, time
+from pathlib import Path
+from rlexporter import Exporter
+
+port, folder = int(sys.argv[1]), Path(sys.argv[2])
+with Exporter(run="r", port=port) as exporter:
+    exporter.log({"reward": 1.0}, step=1)
+    while not (folder / "end").exists():
+        time.sleep(0.05)
+    if len(sys.argv) > 3:
+        raise ValueError("dead")
+"""
+"""A run that ends, well or with an exception, when it finds a file."""
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(("error", "state"), [([], "finished"), (["raises"], "failed")])
+def test_a_prometheus_that_is_restarted_sees_the_end(
+    generation: str, error: list[str], state: str, tmp_path: Path
+) -> None:
+    """It scrapes every second, is stopped, and comes back six seconds later; the run ends meanwhile, and waits."""
+    port = free_port()
+    command = [sys.executable, "-c", ENDING, str(port), str(tmp_path), *error]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
+            eventually(lambda: server.query("count_over_time(rl_step[1m]) > 3"))
+        (tmp_path / "end").touch()
+        eventually(lambda: f'state="{state}"}} 1.0' in served(port))
+        time.sleep(6.0)
+        assert process.poll() is None
+        with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
+            assert process.wait(60) == bool(error)
+            [found] = server.query(f'last_over_time(rl_run_state{{state="{state}"}}[5m])')
+            assert found["value"][1] == "1"
+        assert process.stderr is not None
+        process.stderr.close()
