@@ -534,7 +534,8 @@ TRUTH = (
         unit="fraction",
         reading="An alert also asks how often: a single step beyond 1 need not raise one. Limits that are measured "
         "with the run's own past are known after its first steps. Limits for changes, and those at 0 or below, are "
-        "left out.",
+        "left out; so are numbers that stand still within their limit, as those do whose healthy value is fixed. "
+        "Absent while nothing comes near a limit.",
     ),
     _condition.gauge(
         "rl_threshold",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nan, nextafter
+from operator import itemgetter
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
@@ -24,6 +25,9 @@ _MAX_SHAPES = 64
 """The most kinds of steps, by the series that they hold, whose signals are remembered."""
 _OF_CHANGES = (Baseline.LEVEL, Baseline.PREVIOUS)
 """Limits for how much a number changes; it is no share of them."""
+_LAST, _FEW, _GOOD_PART = 20, 5, 0.1
+"""A number moves if its last 20 observations, of which there are 5, span a tenth of it, or of the way to its limit."""
+_FIRST = itemgetter(0)
 _NEVER_OVER = (Family.NONFINITE, Family.STALL)
 """What leaves no number that could be back: NaN was learned from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
@@ -141,18 +145,20 @@ class Judge:
         return True
 
     def nearest(self) -> tuple[str, float] | None:
-        """Return the signal nearest to a limit of an alert, and how near: 1 is at the limit; None before any is known.
+        """Return the signal nearest to a limit of an alert, and how near: 1 is at the limit; None where none is near.
 
-        Only numbers and limits above 0 have a share of each other.
+        Only numbers and limits above 0 have a share of each other. A number that stands still within its limit comes no
+        nearer, however large its share is: 1, where a healthy run has 1 and 0.75 is too little.
         """
-        name, most = "", 0.0
+        shares = []
         for state, limit in self._in_force:
             value, threshold = state.past.newest, limit.threshold
             if value > 0.0 and threshold is not None and threshold > 0.0:
-                share = threshold / value if limit.below else value / threshold
-                if share > most:
-                    name, most = state.name, share
-        return (name, most) if name else None
+                shares.append((threshold / value if limit.below else value / threshold, state, threshold))
+        for share, state, threshold in sorted(shares, key=_FIRST, reverse=True):
+            if share >= 1.0 or _moves(state.past, threshold):
+                return state.name, share
+        return None
 
     def past(self, signal: str) -> Past:
         """Return the past of ``signal``."""
@@ -309,6 +315,15 @@ class Judge:
             return False
         limit.eased, limit.level = False, None
         return True
+
+
+def _moves(past: Past, limit: float) -> bool:
+    """Return True unless the last observations of a positive number are all the same, or nearly so."""
+    least = _GOOD_PART * min(past.newest, abs(limit - past.newest))
+    if past.count < _FEW or past.high - past.low < least:
+        return False
+    recent = past.last(_LAST)
+    return max(recent) - min(recent) >= least
 
 
 def _is_at_0(state: SignalState) -> bool:

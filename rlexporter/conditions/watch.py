@@ -76,7 +76,9 @@ class Verdict(NamedTuple):
     values: Mapping[Series, float]
     """The numbers that were compared with limits: gauges of the signals."""
     nearest: tuple[str, float] | None
-    """The signal nearest to a limit of an alert, and its share of that limit; None before a limit is known."""
+    """The signal nearest to a limit of an alert, and its share of that limit; None where none comes near one."""
+    was_nearest: str
+    """The signal that was nearest before and is so no more; empty if there is none."""
 
     @property
     def critical(self) -> bool:
@@ -102,6 +104,7 @@ class Watch:
         self._paused = False
         self._incidents = Incidents()
         self._repeats = Repeats()
+        self._nearest = ""
         self.checkpoints = Checkpoints(None, judge.horizon)
         self.first: dict[Key, tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
@@ -119,6 +122,7 @@ class Watch:
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
         self._repeats = Repeats()
+        self._nearest = ""
         self.checkpoints = Checkpoints(facts.step or None, self._judge.horizon)
 
     @property
@@ -225,10 +229,13 @@ class Watch:
         transitions = _causes_first(self._judge.step(view))
         marks = self._incidents.see(transitions, view, now)
         self._note_first(transitions, marks, view.step)
-        judge = self._judge
         self.checkpoints.see(self._incidents.critical, view)
-        good = self.checkpoints.good
-        return Verdict(transitions, marks, good, self._incidents.all, judge.values, judge.nearest())
+        nearest, before = self._judge.nearest(), self._nearest
+        self._nearest = nearest[0] if nearest else ""
+        return Verdict(
+            *(transitions, marks, self.checkpoints.good, self._incidents.all, self._judge.values, nearest),
+            was_nearest=before if before != self._nearest else "",
+        )
 
     def _note_first(self, transitions: Sequence[Transition], marks: Sequence[Mark], step: int) -> None:
         """Note what began for the first time, and because of what."""

@@ -196,10 +196,10 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
             builder.set("rl_condition_last_event_value", transition.value, *labels)
             builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
     builder.gauges(verdict.values, verdict.values, step)
+    if verdict.was_nearest:
+        builder.clear(_NEAREST, verdict.was_nearest)
     if verdict.nearest is not None:
         signal, share = verdict.nearest
-        if builder.get(_NEAREST, signal) is None:
-            builder.clear(_NEAREST)
         builder.set(_NEAREST, share, signal)
     mark_symptoms(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
