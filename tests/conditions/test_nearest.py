@@ -24,10 +24,17 @@ _KL, _WEIGHTS = "rl_kl_per_token", "rl_epoch"
 
 
 def _condition(name: str, signal: str, limit: float, *, below: bool = False, baseline: Baseline) -> Condition:
-    text = {"summary": "", "meaning": ""}
     limits = (Limit(Severity.WARNING, limit, (2, 3)),)
     return Condition(
-        name=name, alert=name, family=Family.DATA, signal=signal, limits=limits, below=below, baseline=baseline, **text
+        name=name,
+        alert=name,
+        family=Family.DATA,
+        signal=signal,
+        limits=limits,
+        summary="",
+        meaning="",
+        below=below,
+        baseline=baseline,
     )
 
 
@@ -50,7 +57,8 @@ def _nearest(
     found = []
     for step, (one, other) in enumerate(zip(kl, fixed, strict=True), 1):
         judge.step(View(step, True, 1.0, 1, AnomalyCounts(), {_KL: one, _WEIGHTS: other}, {}, {}))
-        found.append(judge.nearest())
+        nearest = judge.nearest()
+        found.append((nearest[0], round(nearest[1], 6)) if nearest else None)
     return found
 
 
@@ -74,7 +82,7 @@ def test_a_constant_is_not_near_its_limit(value: float, limit: float, below: boo
     for fixed in ([value] * 40, [value * (1 + 0.001 * (step % 2)) for step in range(40)]):
         found = _nearest(_RISING, fixed, limit, below=below, baseline=baseline)
         assert {each[0] for each in found if each} == {"kl"}
-        assert found[-1] == ("kl", pytest.approx(0.08))
+        assert found[-1] == ("kl", 0.08)
 
 
 def test_what_leaves_its_healthy_value_is_near() -> None:
@@ -82,17 +90,17 @@ def test_what_leaves_its_healthy_value_is_near() -> None:
     falling = [1.0] * 10 + [0.95, 0.9, 0.8, 0.6, 0.6] + [1.0] * 25
     found = _nearest(_RISING, falling, 0.75)
 
-    assert found[9] == ("kl", pytest.approx(0.02))
+    assert found[9] == ("kl", 0.02)
     assert [each[0] for each in found[11:15] if each] == ["fixed"] * 4
-    assert [each[1] for each in found[11:14] if each] == pytest.approx([0.75 / 0.9, 0.75 / 0.8, 0.75 / 0.6])
-    assert found[-1] == ("kl", pytest.approx(0.08))
+    assert [each[1] for each in found[11:14] if each] == [0.833333, 0.9375, 1.25]
+    assert found[-1] == ("kl", 0.08)
 
 
 def test_what_is_beyond_its_limit_is_told_though_it_stands_still() -> None:
     """From its first step on: it is no constant of a healthy run."""
     found = _nearest(_RISING, [0.5] * 40, 0.75)
 
-    assert found == [("fixed", pytest.approx(1.5))] * 40
+    assert found == [("fixed", 1.5)] * 40
 
 
 def test_nothing_is_near_where_everything_stands_still() -> None:
