@@ -187,12 +187,12 @@ def _of_target(server: Server, view: View, panel: Json, target: Json) -> Request
     name = f"{panel['title']} {target['refId']}"
     step = view.interval(panel, target, _SCREEN * panel["gridPos"]["w"] // WIDTH)
     if not target["instant"]:
-        return _range(server, view, name, target["expr"], step)
+        return _range(server, view, name, target["expr"], step, view.least(target))
     return Request(name, "query", {"query": view.fill(target["expr"], step), "time": f"{server.end:.3f}"})
 
 
-def _range(server: Server, view: View, name: str, expression: str, step: float) -> Request:
-    asked = {"query": view.fill(expression, step), "step": f"{step:.3f}"}
+def _range(server: Server, view: View, name: str, expression: str, step: float, least: float = 0.0) -> Request:
+    asked = {"query": view.fill(expression, step, least), "step": f"{step:.3f}"}
     return Request(name, "query_range", {**asked, **_between(server, view, step)})
 
 

@@ -327,7 +327,7 @@ def _scraped_after(since: float) -> str:
 
 def heard(server: Prometheus, targets: int, since: float) -> float:
     """Wait for a moment at which every target has pushed to a server after ``since``; return that moment."""
-    return _moment(server, f"count by (run, rank) (timestamp(rl_run_state) > {since:.3f})", targets)
+    return _moment(server, f"count by (run, rank, team) (timestamp(rl_run_state) > {since:.3f})", targets)
 
 
 def _moment(server: Prometheus, fresh: str, targets: int) -> float:

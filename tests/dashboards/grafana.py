@@ -24,6 +24,7 @@ ANY: Variables = {
     **dict.fromkeys(("cluster", "namespace", "team", "user"), ".*"),
     **dict.fromkeys(("rank", "reward_function"), ".+"),
     "window": "60",
+    "apart": "15",
     **dict.fromkeys(("condition", "signal"), ""),
     "series": "rl_learning_rate",
 }
@@ -126,11 +127,17 @@ class View:
     scrape: float
     aligned: bool = False
 
-    def fill(self, text: str, interval: float = 0.0) -> str:
-        """The text with its variables filled in. Raises KeyError for one that is not there."""
+    def fill(self, text: str, interval: float = 0.0, least: float = 0.0) -> str:
+        """The text with its variables filled in; ``least``: the smallest interval that its target asks for, if it does.
+
+        Rates look back over four times as much: calculateRateInterval in pkg/promlib/models/query.go. Raises KeyError
+        for a variable that is not there.
+        """
+        least = least or self.scrape
         own = {
             "__interval": _seconds(interval),
-            "__rate_interval": _seconds(max(interval + self.scrape, 4 * self.scrape)),
+            "__interval_ms": f"{round(interval * 1000)}",
+            "__rate_interval": _seconds(max(interval + least, 4 * least)),
             "__range": _seconds(self.seconds),
         }
         known: Variables = {**ANY, **self.variables, **own}
@@ -138,12 +145,13 @@ class View:
 
     def interval(self, panel: Json, target: Json, points: int = 1000) -> float:
         """Seconds between two points of a target, in a panel that has room for so many of them."""
-        least = self.scrape
-        for minimum in (panel.get("interval"), target.get("interval")):
-            if minimum:
-                least = float(self.fill(minimum).removesuffix("s"))
+        least = self.least(target) or self.least(panel) or self.scrape
         raw = self.seconds * 1000 / panel.get("maxDataPoints", points)
         return max(_rounded(raw) / 1000, least)
+
+    def least(self, of: Json) -> float:
+        """The smallest interval in seconds that a target, or its panel, asks for; 0 if it asks for none."""
+        return float(self.fill(of["interval"]).removesuffix("s")) if of.get("interval") else 0.0
 
 
 WRITTEN: Mapping[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
@@ -160,7 +168,7 @@ def asking(server: Prometheus) -> Ask:
 def answer(ask: Ask, view: View, panel: Json, target: Json, at: float, points: int = 1000) -> list[Json]:
     """What a panel gets for one of its targets; ``at``: the end of what is shown."""
     step = view.interval(panel, target, points)
-    query = {"query": view.fill(target["expr"], step)}
+    query = {"query": view.fill(target["expr"], step, view.least(target))}
     if target["instant"]:
         return list(ask("query", {**query, "time": f"{at:.3f}"})["result"])
     end = at // step * step if view.aligned else at
@@ -175,7 +183,23 @@ def answers(ask: Ask, view: View, panel: Json, at: float, points: int = 1000) ->
 
 def newest(found: Sequence[Json], label: str) -> str:
     """The value of a label in the newest row of a table; empty where there is no row."""
-    return str(max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label]) if found else ""
+    return str(max(found, key=lambda each: _last(each)[0])["metric"].get(label, "")) if found else ""
+
+
+def _last(result: Json) -> tuple[float, str]:
+    at, value = result["values"][-1] if "values" in result else result["value"]
+    return float(at), value
+
+
+def mapped(text: str, mappings: Sequence[Json]) -> Json | None:
+    """What Grafana makes of a text: the first mapping of it, or of a regular expression, with its groups filled in."""
+    for mapping in mappings:
+        options = mapping["options"]
+        if mapping["type"] == "value" and text in options:
+            return dict(options[text])
+        if mapping["type"] == "regex" and (found := re.search(options["pattern"].strip("/"), text)):
+            return {**options["result"], "text": found.expand(options["result"]["text"].replace("$", "\\"))}
+    return None
 
 
 def legend(target: Json, labels: Mapping[str, str]) -> str:
@@ -204,9 +228,11 @@ def values(ask: Ask, view: View, variable: Json, at: float) -> list[str]:
 
 def resolved(ask: Ask, view: View, dashboard: Json, at: float) -> View:
     """The view with the hidden variables of a dashboard as Grafana fills them in; empty where nothing is found."""
-    hidden = [each for each in dashboard["templating"]["list"] if "query_result" in str(each["query"])]
-    found = {each["name"]: "".join(values(ask, view, each, at)[:1]) for each in hidden}
-    return replace(view, variables={**view.variables, **found})
+    for each in dashboard["templating"]["list"]:
+        if "query_result" in str(each["query"]):  # one may ask for those before it
+            found = {each["name"]: "".join(values(ask, view, each, at)[:1])}
+            view = replace(view, variables={**view.variables, **found})
+    return view
 
 
 def _sample(result: Json) -> str:

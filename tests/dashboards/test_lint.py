@@ -12,6 +12,7 @@ import promql_parser as promql
 import pytest
 
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.commands.generate import IDENTITY
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
@@ -38,7 +39,10 @@ _NO_RUN = {
 _FAMILIES = (',algorithm!~"ppo.*"', ',algorithm=~"ppo.*"')
 _OFFERED = {
     'job=~"$job"',
-    *('job=~"$job",cluster=~"$cluster",namespace=~"$namespace"' + more for more in ("", *_FAMILIES)),
+    *(
+        'job=~"$job",cluster=~"$cluster",namespace=~"$namespace",team=~"$team",user=~"$user"' + more
+        for more in ("", *_FAMILIES)
+    ),
 }
 """What jobs, clusters, namespaces, owners and runs are chosen from."""
 _MAY_BE_ABSENT = {"job", "cluster", "namespace", "team", "user"}
@@ -214,7 +218,7 @@ def test_queries_parse_and_count_as_they_should() -> None:
             elif span == "$__range":
                 right = function in _OVER_RANGE
             else:
-                right = span == "$__rate_interval" and (not follows or target["interval"] == "${window}s")
+                right = span == "$__rate_interval" and (not follows or target["interval"] == "${apart}s")
             if not right:
                 wrong.append((where, expression))
     assert wrong == []
@@ -323,24 +327,52 @@ def test_nothing_is_painted_by_the_catalogue() -> None:
     assert [where for where, look in looks if "thresholds" in look or "thresholdsStyle" in look.get("custom", {})] == []
 
 
-_BY = re.compile(r"\b(?:max|min|sum|count|avg|topk|quantile) by \(([^)]*)\)")
+_BY = re.compile(r"\b(?:(?:max|min|sum|count|avg|topk|quantile) by|on|count_values by) \(([^)]*)\)")
 
 
-def test_runs_of_one_name_in_two_places_are_apart() -> None:
-    """Whatever is worked out is so for each cluster and namespace; but for heat maps, which add up what they show."""
+def test_runs_of_one_name_are_apart() -> None:
+    """Whatever is worked out or joined is so for each run, by all that tells it apart, its team and user among it.
+
+    Heat maps add up what they show.
+    """
     mixed = [
         (where, labels)
         for where, panel, target in TARGETS
         for labels in _BY.findall(target["expr"])
-        if not {"cluster", "namespace"} <= set(labels.split(", "))
+        if not set(IDENTITY) <= set(labels.split(", "))
         if panel["type"] != "heatmap" and not beside.is_foreign(target["expr"])
         if where not in _APART
     ]
     assert mixed == []
 
 
+def test_a_site_can_add_what_tells_its_runs_apart() -> None:
+    """`rlexporter generate --identity project` finds each list of labels: it is written as it looks for it."""
+    listed = ", ".join(IDENTITY)
+    lists = [labels for expression in EXPRESSIONS for labels in _BY.findall(expression) if "namespace, " in labels]
+
+    assert len(lists) > 300
+    assert [
+        labels for labels in lists if listed not in labels and "place" not in labels and "model" not in labels
+    ] == []
+
+
+def test_each_dashboard_can_choose_a_team_and_a_user() -> None:
+    """As it can choose a cluster and a namespace; a link from one dashboard to another takes all of them along."""
+    for dashboard in DASHBOARDS:
+        names = [each["name"] for each in dashboard["templating"]["list"]]
+        assert set(IDENTITY) <= set(names), dashboard["uid"]
+    [of_runs] = [panel for where, panel in PANELS if where == "rlexporter-fleet: Runs"]
+    [to_compare] = [each["url"] for each in of_runs["links"]]
+    assert all(f"${{{name}:queryparam}}" in to_compare for name in IDENTITY)
+    expressions = [target["expr"] for target in of_runs["targets"]]
+    [addressed] = [each for each in expressions if '"dashboard"' in each]
+    assert all(f"var-{name}=$1&" in addressed for name in IDENTITY if name != "run")
+
+
 _APART = {
     "rlexporter-compare: Settings that differ": "the values of one setting, over all runs",
     "rlexporter-exporter: Series": "an instance has one run",
     "rlexporter-exporter: Duration of a scrape": "an instance has one run",
+    "rlexporter-exporter: Clock off by": "a clock is that of a process",
 }

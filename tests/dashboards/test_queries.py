@@ -22,6 +22,7 @@ from rlexporter.conditions.from_catalog import SIGNALS
 from scripts.pack.dashboards import beside
 from tests.dashboards import grafana, world
 from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable
+from tests.dashboards.transformations import records, tables, transformed
 from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus, require_tools, scraped, wait_scraped
 
 pytestmark = pytest.mark.waits
@@ -77,9 +78,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
 
 
-def _view(run: str, window: str = "60") -> View:
-    chosen = {"job": "rlexporter", "run": run, "window": window, "datasource": "prometheus"}
-    return View({**ANY, **chosen}, _SECONDS, float(_SCRAPE))
+def _view(run: str, **chosen: str) -> View:
+    return View(
+        {**ANY, "job": "rlexporter", "run": run, "datasource": "prometheus", **chosen}, _SECONDS, float(_SCRAPE)
+    )
 
 
 def _query(server: Server, view: View, of: Json, target: Json) -> list[Json]:
@@ -183,8 +185,15 @@ def test_variables_find_what_is_there(server: Server) -> None:
         assert values(everything, uid, "run") == sorted(chosen)
     assert values(_view(world.RANKS), "rlexporter-ranks", "rank") == ["0", "1"]
     assert values(everything, "rlexporter-run", "reward_function") == ["format"]
-    assert values(everything, "rlexporter-run", "window") == ["60"]
-    assert values(_view("nobody"), "rlexporter-run", "window") == ["60"]
+    assert int(values(everything, "rlexporter-run", "window")[0]) >= 4 * _SCRAPE
+    assert values(_view("nobody"), "rlexporter-run", "window") == [f"{4 * _SCRAPE}"]
+    for window, apart in (("60", "15"), ("391", "98")):
+        assert values(_view("nobody", window=window), "rlexporter-run", "apart") == [apart]
+    for uid in DASHBOARDS:
+        assert values(everything, uid, "team") == ["llm", "vision"]
+        assert values(everything, uid, "user") == ["ada"]
+        assert world.SHARED in values(_view("", team="llm"), uid, "run") or uid == "rlexporter-ppo"
+        assert values(_view("", team="nobody"), uid, "run") == []
 
 
 def test_annotations_find_what_happened(server: Server) -> None:
@@ -204,21 +213,20 @@ def test_annotations_find_what_happened(server: Server) -> None:
 def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     """State, alerts and NaN of the broken run; a healthy one has none of them, one of two ranks that of rank 1."""
 
-    def shown(run: str, title: str) -> list[str]:
+    def found(run: str, title: str) -> list[Json]:
         of = panel(DASHBOARDS["rlexporter-run"], title)
-        found = _query(server, _view(run), of, of["targets"][0])
-        return [(each["value"] if "value" in each else each["values"][-1])[1] for each in found]
+        return _query(server, _view(run), of, of["targets"][0])
 
-    def mapped(title: str) -> Json:
-        options: Json = panel(DASHBOARDS["rlexporter-run"], title)["fieldConfig"]["defaults"]["mappings"][0]["options"]
-        return {value: option["text"] for value, option in options.items()}
+    def shown(run: str, title: str) -> list[str]:
+        return [(each["value"] if "value" in each else each["values"][-1])[1] for each in found(run, title)]
 
-    words, states = mapped("Verdict"), mapped("State")
+    options = panel(DASHBOARDS["rlexporter-run"], "Verdict")["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    words = {value: option["text"] for value, option in options.items()}
     assert [words[value] for value in shown(world.BROKEN, "Verdict")] == ["act"]
     assert [words[value] for value in shown(world.RANKS, "Verdict")] == ["act"]
     assert [words[value] for value in shown("grpo", "Verdict")] == ["fine"]
-    assert [states[value] for value in shown(world.BROKEN, "State")] == ["failed"]
-    assert [states[value] for value in shown(world.RANKS, "State")] == ["running"]
+    assert [each["metric"]["state"] for each in found(world.BROKEN, "State")] == ["failed"]
+    assert [each["metric"]["state"] for each in found(world.RANKS, "State")] == ["running"]
     assert shown("grpo", "Wrong now") == []
     assert shown(world.RANKS, "Conditions that have begun") == ["0"]  # it has begun, and is over
     assert float(shown(world.RANKS, "NaN and infinite")[0]) == 2
@@ -226,55 +234,164 @@ def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     assert float(shown(world.BROKEN, "Nearest to an alert")[0]) > 1 > float(shown("grpo", "Nearest to an alert")[0])
 
 
+def _wrong_now(server: Server, view: View) -> list[dict[str, Any]]:
+    """The rows of *Wrong now*, as they stand there."""
+    of = panel(DASHBOARDS["rlexporter-run"], "Wrong now")
+    return records(transformed(of, tables(grafana.answers(server.ask, view, of, server.at))))
+
+
 def test_what_is_wrong_now_is_what_the_run_says(server: Server) -> None:
     """And the alerts that fire, each with the step, value and limit with which it began; symptoms are left out."""
-    of = panel(DASHBOARDS["rlexporter-run"], "Wrong now")
+    rows = _wrong_now(server, _view(world.BROKEN))
+    broken = {row["condition"]: row for row in rows}
+    standing = {"nonfinite_loss": 2, "kl_high": 2, "kl_jump": 2}
+    assert {name: row.get("now") for name, row in broken.items()} == {**standing, "run_failed": None}
+    assert len(rows) == len(broken)
+    assert broken["nonfinite_loss"]["seen in step"] == 61
+    assert broken["kl_high"]["value then"] > broken["kl_high"]["limit then"] > 0
+    assert {name for name, row in broken.items() if row["alertname"]} >= {"nonfinite_loss", "kl_high"}
+    assert [row["condition"] for row in _wrong_now(server, _view(world.RANKS))] == ["nonfinite_loss"], (
+        "its own, and not that of the storm of all these runs"
+    )
+    assert _wrong_now(server, _view("grpo")) == []
 
-    def shown(run: str) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
-        for target in of["targets"]:
-            for each in _query(server, _view(run), of, target):
-                found.setdefault(each["metric"]["condition"], {})[target["refId"]] = each["value"][1]
-        return found
 
-    now, firing, step, value, limit = "ABCDE"
-    broken = shown(world.BROKEN)
-    says = {"nonfinite_loss": "2", "kl_high": "2", "kl_jump": "2"}
-    assert {name: row.get(now) for name, row in broken.items()} == {**says, "run_failed": None}
-    assert broken["nonfinite_loss"][step] == "61"
-    assert float(broken["kl_high"][value]) > float(broken["kl_high"][limit]) > 0
-    assert {name for name, row in broken.items() if firing in row} >= {"nonfinite_loss", "kl_high"}
-    assert [*shown(world.RANKS)] == ["nonfinite_loss"], "its own, and not that of the storm of all these runs"
-    assert shown("grpo") == {}
+def test_what_is_critical_is_told_once(server: Server) -> None:
+    """Its warning, which lasts as well, has no row of its own."""
+    rows = _wrong_now(server, _view(world.DRIFTS))
+    both = server.instant(_view(world.DRIFTS), 'rl:condition{run="$run",condition="kl_high"}')
+
+    assert {each["metric"]["severity"] for each in both} == {"critical", "warning"}
+    [row] = [row for row in rows if row["condition"] == "kl_high"]
+    assert row["severity"] == "critical"
+    assert row["value then"] > row["limit then"] > 0
+    assert len({row["condition"] for row in rows}) == len(rows)
+
+
+def test_the_cause_comes_first(server: Server) -> None:
+    """Then what else is wrong, the oldest first; that the run has ended is no cause, and its alert has no value."""
+    rows = _wrong_now(server, _view(world.BROKEN))
+
+    assert rows[0]["condition"] == "nonfinite_loss"
+    assert rows[-1]["condition"] == "run_failed"
+    assert rows[0]["limit then"] is None, "one NaN is too many"
+    steps = [row["seen in step"] for row in rows[1:-1]]
+    assert steps == sorted(steps)
+    assert (rows[-1]["value then"], rows[-1]["limit then"]) == (None, None)
+    [dead] = _wrong_now(server, _view(world.SHARED))
+    assert (dead["subject"], dead["value then"], dead["limit then"]) == ("letter_reward", 1, None)
+    assert [row["instance"] for row in rows[:-1]] == [rows[0]["instance"]] * (len(rows) - 1)
+    assert rows[0]["instance"].startswith("127.0.0.1:"), "a link leads to the page of the run"
 
 
 def test_the_number_behind_the_verdict_is_that_of_the_cause(server: Server) -> None:
-    """With the limit that was passed; of a healthy run it is the one that is nearest to its limit."""
+    """With the limit that was passed; of a healthy run it is the reward."""
     of = panel(DASHBOARDS["rlexporter-run"], "The number behind it")
 
     def shown(run: str) -> list[set[str]]:
         view = grafana.resolved(server.ask, _view(run), DASHBOARDS["rlexporter-run"], server.at)
         found = [_query(server, view, of, target) for target in of["targets"]]
-        return [{each["metric"].get("signal", each["metric"].get("severity", "")) for each in one} for one in found]
+        return [
+            {each["metric"].get("signal") or grafana.legend(target, each["metric"]) for each in one}
+            for target, one in zip(of["targets"], found, strict=True)
+        ]
 
-    assert shown(world.BROKEN) == [{"nonfinite_loss"}, {"critical"}]
-    [[nearest], limits] = shown("grpo")
-    assert nearest in {each.name for each in SIGNALS}
-    assert limits == set()
-    assert shown("nobody") == [set(), set()]
+    assert shown(world.BROKEN) == [{"nonfinite_loss"}, {"critical limit"}, set()]
+    assert shown("grpo") == [set(), set(), {"reward"}]
+    assert shown("nobody") == [set(), set(), set()]
+
+
+def test_what_is_nearest_to_an_alert_is_named(server: Server) -> None:
+    """One number, whose name stands beside its share."""
+    of = panel(DASHBOARDS["rlexporter-run"], "Nearest to an alert")
+    assert of["options"]["textMode"] == "value_and_name"
+    for run in (world.BROKEN, "grpo"):
+        [found] = _query(server, _view(run), of, of["targets"][0])
+        assert grafana.legend(of["targets"][0], found["metric"]) in {each.name for each in SIGNALS}
 
 
 def test_the_cause_is_told_in_words(server: Server) -> None:
-    """As Grafana shows it: the newest row of the field `condition`, through the mappings of the panel."""
+    """As Grafana shows it: the newest row of the fields `cause` and `since`, through the mappings of the panel.
+
+    Fields of labels are in the order of the alphabet.
+    """
     of = panel(DASHBOARDS["rlexporter-run"], "Why")
-    assert of["options"]["reduceOptions"]["fields"] == "/^condition$/"
+    assert of["options"]["reduceOptions"]["fields"] == "/^(cause|since)$/"
     assert of["targets"][0]["format"] == "table"
-    texts = of["fieldConfig"]["defaults"]["mappings"][0]["options"]
 
-    def why(run: str) -> str:
-        found = _query(server, _view(run), of, of["targets"][0])
-        return str(texts[newest(found, "condition")]["text"])
+    def why(run: str, **chosen: str) -> tuple[str, str]:
+        found = _query(server, _view(run, **chosen), of, of["targets"][0])
+        told = grafana.mapped(newest(found, "cause"), of["fieldConfig"]["defaults"]["mappings"])
+        assert told
+        return str(told["text"]), newest(found, "since")
 
-    assert why(world.BROKEN) == "The loss is NaN or infinite."
-    assert why("grpo") == "Nothing is wrong in what is judged."
-    assert why("nan") == "The probability ratio, or a KL computed from it, is NaN or infinite."
+    assert why(world.BROKEN) == ("The loss is NaN or infinite.", "seen in step 61")
+    assert why("grpo") == ("Nothing is wrong in what is judged.", " ")
+    assert why("nan")[0] == "The probability ratio, or a KL computed from it, is NaN or infinite."
+    assert why(world.SHARED, team="llm") == ("Nothing is wrong in what is judged.", " ")
+    dead = "letter_reward no longer tells completions apart, and the task is not solved."
+    assert why(world.SHARED, team="vision") == (dead, "seen in step 68")
+
+
+def _rows(server: Server, uid: str, title: str) -> list[dict[str, Any]]:
+    """The rows of a table of runs, those of the two teams, by team."""
+    of = panel(DASHBOARDS[uid], title)
+    found = records(transformed(of, tables(grafana.answers(server.ask, _view(world.SHARED), of, server.at))))
+    return sorted((row for row in found if row.get("run", world.SHARED) == world.SHARED), key=lambda row: row["team"])
+
+
+@pytest.mark.parametrize(
+    ("uid", "title"),
+    [
+        *(("rlexporter-fleet", "Runs"), ("rlexporter-compare", "Runs")),
+        *(("rlexporter-exporter", "Conditions that are not judged"), ("rlexporter-exporter", "Versions")),
+        *(("rlexporter-ranks", "Processes"), ("rlexporter-run", "Process")),
+    ],
+)
+def test_runs_of_one_name_of_two_teams_are_two_rows(server: Server, uid: str, title: str) -> None:
+    """Each with its own numbers."""
+    assert [row["team"] for row in _rows(server, uid, title)] == ["llm", "vision"]
+
+
+def test_what_a_table_says_of_two_teams_is_of_each(server: Server) -> None:
+    """Verdict, cause, state, and an address that leads to the run of that team."""
+    fleet, compare = _rows(server, "rlexporter-fleet", "Runs"), _rows(server, "rlexporter-compare", "Runs")
+    for rows in (fleet, compare):
+        assert [row["verdict"] for row in rows] == [0, 1]
+        assert [row["condition"] for row in rows] == ["none", "reward_function_dead"]
+        assert [row["state"] for row in rows] == ["running", "running"]
+        addresses = [f"rlexporter-run?var-job=rlexporter&var-team={team}&" for team in ("llm", "vision")]
+        assert [row["dashboard"] for row in rows] == addresses
+    assert _wrong_now(server, _view(world.SHARED, team="llm")) == []
+    assert [row["team"] for row in _wrong_now(server, _view(world.SHARED))] == ["vision"]
+
+
+@pytest.mark.parametrize("uid", DASHBOARDS)
+def test_runs_of_one_name_of_two_teams_are_two_lines(server: Server, uid: str) -> None:
+    """Wherever there is one of a run: each panel has as many again for the second team, and under names of their own
+    where a page is of many runs.
+    """
+    named, dashboard = uid in ("rlexporter-fleet", "rlexporter-exporter"), DASHBOARDS[uid]
+    drawn, wrong = 0, []
+    for each in panels(dashboard):
+        if each["type"] != "timeseries" or any(beside.is_foreign(target["expr"]) for target in each["targets"]):
+            continue
+        for target in each["targets"]:
+            both, llm, vision = (
+                _query(server, _view(world.SHARED, **chosen), each, target)
+                for chosen in ({}, {"team": "llm"}, {"team": "vision"})
+            )
+            legends = [grafana.legend(target, found["metric"]) for found in both]
+            drawn += len(llm) * len(vision)
+            if len(both) != len(llm) + len(vision) or (named and len(set(legends)) < len(legends)):
+                wrong.append((each["title"], target["refId"], legends))
+    assert not wrong
+    assert drawn or uid in ("rlexporter-compare", "rlexporter-ppo")
+
+
+def test_runs_of_one_name_of_two_teams_are_two_columns(server: Server) -> None:
+    """In the curves over steps."""
+    of = panel(DASHBOARDS["rlexporter-compare"], "Reward")
+    found = transformed(of, tables(grafana.answers(server.ask, _view(world.SHARED), of, server.at)))
+
+    assert set(found) == {"step", "shared llm", "shared vision"}

@@ -18,11 +18,14 @@ END = 1800
 RUNNING = ("running", 600)
 
 
-def _lived(*states: tuple[str, int], born: int = 0) -> Process:
-    return Process(states, born, instance=f"h:{born}")
+def _lived(*states: tuple[str, int], born: int = 0, labels: Mapping[str, str] | None = None) -> Process:
+    return Process(states, born, instance=f"h:{born}", labels=labels or {})
 
 
 LIVES: Mapping[str, tuple[Sequence[Process], str]] = {
+    "shared": ([_lived(("running", 3000), labels={"team": "x"})], "running"),
+    "shared, y": ([_lived(RUNNING, ("failed", 60), born=15, labels={"team": "y"})], "failed"),
+    "shared, nobody": ([_lived(RUNNING, ("finished", 60), born=30)], "finished"),
     "runs": ([_lived(("running", 3000))], "running"),
     "finished": ([_lived(RUNNING, ("finished", 60))], "finished"),
     "failed": ([_lived(RUNNING, ("failed", 60))], "failed"),
@@ -32,7 +35,7 @@ LIVES: Mapping[str, tuple[Sequence[Process], str]] = {
     "failed-again": ([_lived(RUNNING, ("finished", 60)), _lived(RUNNING, ("failed", 60), born=900)], "failed"),
     "back": ([_lived(RUNNING, ("failed", 60)), _lived(("running", 3000), born=900)], "running"),
 }
-"""Processes of a run, and its state at the end."""
+"""Processes of a run, and its state at the end. What follows a comma is no part of its name."""
 
 
 def _asked(panel: Json, run: str) -> str:
@@ -42,21 +45,37 @@ def _asked(panel: Json, run: str) -> str:
     return view.fill(target["expr"], view.interval(panel, target))
 
 
+def _of_states(runs: Json) -> Json:
+    """The target of the table of runs that has their states."""
+    [found] = [each for each in runs["targets"] if "unreachable" in each["expr"]]
+    return dict(found)
+
+
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_state_is_that_of_the_newest_process(generation: str, tmp_path: Path) -> None:
-    """Whatever the one before it came to; and the fleet counts those that failed or vanished, and are not back."""
+    """Whatever the one before it came to, each of three runs of one name its own, by its team or without one.
+
+    The fleet counts those that failed or vanished, and are not back.
+    """
+    names = {key: key.partition(",")[0] for key in LIVES}
     processes = [
-        replace(each, run=run, instance=f"{run}-{each.instance}") for run, (lives, _) in LIVES.items() for each in lives
+        replace(each, run=names[key], instance=f"{names[key]}-{each.instance}")
+        for key, (lives, _) in LIVES.items()
+        for each in lives
     ]
     state = panel(DASHBOARDS["rlexporter-run"], "State")
-    options = state["fieldConfig"]["defaults"]["mappings"][0]["options"]
-    words = {found["text"]: int(number) for number, found in options.items()}
-    checks = [
-        promtool.check(f"max({_asked(state, run)})", END, {"{}": words[named]}) for run, (_, named) in LIVES.items()
-    ]
+    in_fleet = {"targets": [_of_states(panel(DASHBOARDS["rlexporter-fleet"], "Runs"))]}
+    words = state["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    checks = []
+    for run in set(names.values()):
+        found = [named for key, (_, named) in LIVES.items() if names[key] == run]
+        assert set(found) <= set(words)
+        for of in (state, in_fleet):
+            asked = f"count by (run, state) ({_asked(of, run)})"
+            checks.append(promtool.check(asked, END, {f'{{run="{run}",state="{each}"}}': 1 for each in found}))
     lost = [named for _, named in LIVES.values() if named in ("failed", "unreachable")]
-    assert len(lost) == 3
-    for title, count in (("Failed or gone", len(lost)), ("Running", 2)):
+    assert len(lost) == 4
+    for title, count in (("Failed or gone", len(lost)), ("Running", 3)):
         asked = _asked(panel(DASHBOARDS["rlexporter-fleet"], title), ".+")
         checks.append(promtool.check(asked, END, {"{}": count}))
     assert promtool.run(generation, tmp_path, [promtool.of(series(processes, END), checks)]) == ""

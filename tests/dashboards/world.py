@@ -46,11 +46,19 @@ LARGE: dict[str, Changes] = {
     "slime": {},
 }
 """Logs of large runs by their frameworks, each with what differs from the usual."""
-ALL, BROKEN, RANKS = "all", "broken", "ranks"
-"""A run with everything that can be served, one with conditions that begin, and one of two ranks."""
+ALL, BROKEN, RANKS, DRIFTS = "all", "broken", "ranks", "drifts"
+"""A run with everything that can be served, one with conditions that begin, one of two ranks, and one whose KL has run
+away and which goes on.
+"""
 KEYED = {ALL: "grpo", "values": "ppo-legacy", "preference": "dpo", "online": "online-dpo", "async": "async-grpo"}
 """Runs that log every key that their algorithm has."""
-OWNED = {BROKEN: {"team": "llm", "user": "ada"}}
+SHARED = "shared"
+"""The name of two runs of two teams: that of team llm is healthy, and a reward function of the other one is dead."""
+OWNED = {
+    BROKEN: {"team": "llm", "user": "ada"},
+    f"{SHARED}/llm": {"team": "llm"},
+    f"{SHARED}/vision": {"team": "vision"},
+}
 """Runs with labels that say whose they are."""
 TICKS = 7
 PATIENT = {"run_stalled": 36_000.0}
@@ -65,7 +73,11 @@ Tick = Callable[[int], None]
 
 def names() -> list[str]:
     """Every run."""
-    return [*REPLAYED, *LOGS, *LARGE, *KEYED, BROKEN, RANKS]
+    return [*dict.fromkeys(each.partition("/")[0] for each in _each())]
+
+
+def _each() -> list[str]:
+    return [*REPLAYED, *LOGS, *LARGE, *KEYED, *OWNED, RANKS, DRIFTS]
 
 
 @contextlib.contextmanager
@@ -73,8 +85,14 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
     """The targets to scrape, and what lets each run go on a little."""
     with contextlib.ExitStack() as stack:
         exporters = {
-            name: Exporter(run=name, algorithm=_algorithm(name), port=0, labels=OWNED.get(name), thresholds=PATIENT)
-            for name in names()
+            name: Exporter(
+                run=name.partition("/")[0],
+                algorithm=_algorithm(name),
+                port=0,
+                labels=OWNED.get(name),
+                thresholds=PATIENT,
+            )
+            for name in _each()
         }
         for exporter in exporters.values():
             stack.callback(exporter.close)
@@ -87,7 +105,12 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
             for name, own in LARGE.items()
         ]
         ticks += [partial(_keyed, exporters[name], algorithm) for name, algorithm in KEYED.items()]
+        ticks.append(partial(_drift, exporters[DRIFTS]))
         ticks += [partial(_break, exporters[BROKEN]), partial(_healthy, exporters[RANKS])]
+        ticks += [
+            partial(_reward, exporters[f"{SHARED}/llm"], 10**9),
+            partial(_reward, exporters[f"{SHARED}/vision"], 60),
+        ]
         second = Exporter(run=RANKS, algorithm="grpo", port=0, rank=1, world_size=2, ranks="all").start()
         stack.callback(second.close)
         ticks.append(partial(_second_rank, second))
@@ -188,6 +211,23 @@ def _break(exporter: Exporter, number: int) -> None:
         exporter.log({**LINES["grpo"](step), "kl": 9.0, "loss": nan}, step=step)
     if number == TICKS - 1:
         exporter.end(RuntimeError("probability tensor contains nan"))
+
+
+def _drift(exporter: Exporter, number: int) -> None:
+    if number == 0:
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+    for step in range(1, _WARM + 1) if number == 0 else range(_WARM + 3 * number - 2, _WARM + 3 * number + 1):
+        exporter.log({**LINES["grpo"](step), **({"kl": 9.0} if step > _WARM else {})}, step=step)
+
+
+def _reward(exporter: Exporter, dies: int, number: int) -> None:
+    """Sixty healthy steps before anybody looks; one of two reward functions is dead after step ``dies``."""
+    if number == 0:
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+    for step in range(1, _WARM + 1) if number == 0 else range(_WARM + 3 * number - 2, _WARM + 3 * number + 1):
+        line, dead = LINES["grpo"](step), step > dies
+        line |= {"rewards/letter_reward/mean": 0.0 if dead else 0.4 + 0.02 * (step % 5)}
+        exporter.log({**line, "rewards/letter_reward/std": 0.0 if dead else 0.3}, step=step)
 
 
 def _second_rank(exporter: Exporter, number: int) -> None:

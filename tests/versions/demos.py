@@ -18,7 +18,7 @@ from typing import Any
 from rlexporter.catalog.metrics import CATALOG
 from scripts.pack.dashboards import dashboards
 from scripts.pack.dashboards.families import FAMILIES, PPO
-from tests.dashboards.grafana import Json, View, loaded, own_panels
+from tests.dashboards.grafana import Json, View, loaded, mapped, own_panels
 from tests.dashboards.transformations import tables, transformed
 from tests.tools import ROOT, Prometheus
 from tests.versions.trls import VERSION
@@ -52,7 +52,7 @@ def dashboard(algorithm: str) -> Json:
 def answer(server: Prometheus, view: View, panel: Json, target: Json, at: float) -> list[Json]:
     """What Prometheus answers to a target of a panel at this time, which is the end of what is shown."""
     step = view.interval(panel, target)
-    query = {"query": view.fill(target["expr"], step)}
+    query = {"query": view.fill(target["expr"], step, view.least(target))}
     if target["instant"]:
         return list(_get(server, "query", {**query, "time": f"{at:.3f}"}))
     span = {"start": f"{at - view.seconds:.3f}", "end": f"{at:.3f}", "step": f"{step}"}
@@ -94,5 +94,6 @@ def _shown(panel: Json, frame: dict[str, list[Any]]) -> str:
     if not values:
         return str(defaults["noValue"])
     value = values[0][-1]
-    [mapping] = defaults["mappings"]
-    return str(mapping["options"][value if isinstance(value, str) else f"{value:g}"]["text"])
+    found = mapped(value if isinstance(value, str) else f"{value:g}", defaults["mappings"])
+    assert found, value
+    return str(found["text"])

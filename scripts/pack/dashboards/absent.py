@@ -14,6 +14,8 @@ GOOD: Mapping[str, str] = {
     "Conditions that have begun": "nothing has been wrong: good",
     "Signals that this run does not have": "every signal can be seen: good",
     "Checkpoint of step": "none yet",
+    "Nearest to an alert": "nothing comes near a limit: good",
+    "Nearest to an alert, by number": "nothing has come near a limit: good",
 }
 """By the title of the panel, in runs of any algorithm."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from scripts.pack.dashboards.frame import PLACE, Json, skeleton
+from rlexporter.commands.generate import IDENTITY, OWNERS, PLACES
+from scripts.pack.dashboards.frame import RUN, Json, skeleton
 from scripts.pack.dashboards.panels import Query, Step, empty, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GRAY = "green", "yellow", "orange", "red", "blue", "text"
+_ID = "of"
 COLORED: Json = {"type": "color-text"}
 
 
@@ -30,21 +32,31 @@ def stat(
     steps: Sequence[Step] = ((GRAY, None),),
     mappings: Sequence[Json] = (),
     links: Sequence[Json] = (),
-    name: bool = False,
+    text: str = "auto",
     fill: bool = False,
     shares: Sequence[str] = (),
     none: str = "-",
 ) -> Json:
-    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, colored by ``steps``.
+    """Return a panel with a number, or its word in ``mappings``, colored by ``steps``.
 
-    ``beside``: further numbers, each shown with its legend, as the first one is then. With ``fill`` the whole panel
-    has the color. Those of ``shares`` are shown as percentages.
+    ``text``: Grafana's name for what is shown: ``name`` is the legend, ``value_and_name`` both. ``beside``: further
+    numbers, each shown with its legend, as the first one is then. With ``fill`` the whole panel has the color. Those of
+    ``shares`` are shown as percentages.
     """
     made = {**panel("stat", title, description, [query, *beside]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
     made["fieldConfig"]["defaults"].update(defaults, links=list(links))
     made["fieldConfig"]["overrides"] = [override(each, unit="percentunit") for each in shares]
-    made["options"].update(textMode="name" if name else "auto", colorMode="background" if fill else "value")
+    made["options"].update(textMode=text, colorMode="background" if fill else "value")
+    return made
+
+
+def said(title: str, expr: str, fields: Sequence[str], description: str, *, instant: bool = False, **look: Any) -> Json:
+    """Return a panel with the newest values of the labels ``fields`` of ``expr``, below each other; see `stat`."""
+    made = stat(title, Query(expr, format="table", instant=instant), description, text="value", **look)
+    made["options"]["reduceOptions"]["fields"] = f"/^({'|'.join(fields)})$/"
+    # Before Grafana 11.5 a table of a range has one value after the other, and the last row is not the newest.
+    made["transformations"] = [{"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "Time"}]}}]
     return made
 
 
@@ -57,23 +69,29 @@ def table(
     hidden: Sequence[str] = (),
     order: Sequence[str] = (),
     sort: str = "",
-    oldest: bool = False,
+    first: str = "",
     none: str = "there is none",
 ) -> Json:
     """Return a table of instant values, merged by the labels that they share.
 
     ``labels`` maps the columns of labels to their look; they come first unless ``order`` says otherwise. ``hidden``
-    columns only bring labels. ``sort``: the column by which the rows are in order, the largest first, or with
-    ``oldest`` the smallest.
+    columns only bring labels. The rows are in the order of the column ``sort``, the largest first; or of ``first``,
+    which may be hidden, the smallest first.
     """
-    queries = [Query(column.expr, instant=True, format="table") for column in columns]
+    apart = len(columns) > 1 and all(RUN in column.expr for column in columns)
+    asked = [_identified(column.expr) if apart else column.expr for column in columns]
+    queries = [Query(expr, instant=True, format="table") for expr in asked]
     made = {**panel("table", title, description, queries), **skeleton("table")}
     overrides = [override(column.name, **column.properties) for column in columns if column.properties]
     overrides += [override(name, **properties) for name, properties in labels.items() if properties]
     made["fieldConfig"]["defaults"]["noValue"] = empty(none)
     made["fieldConfig"]["overrides"] = overrides
-    made["options"]["sortBy"] = [{"displayName": sort, "desc": not oldest}] if sort else []
+    made["options"]["sortBy"] = [{"displayName": sort, "desc": True}] if sort else []
     made["transformations"][-1]["options"] = _organized(columns, labels, hidden, order)
+    if first:  # a table sorts by no column that it does not show
+        [value] = [value for value, name in _values(columns).items() if name == first]
+        sorts = {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": value}]}}
+        made["transformations"].insert(-1, sorts)
     return made
 
 
@@ -81,21 +99,38 @@ def info(title: str, names: Sequence[str], series: str, description: str, *, non
     """Show the labels ``names`` of ``series``, a column each; an instance leads to its status page."""
     labels: dict[str, Mapping[str, object]] = {**{name: {} for name in names}, **IN_PLACE}
     labels["instance"] = {"links": [STATUS_PAGE]}
-    columns = [Column("one", f"max by ({', '.join((PLACE, *names))}) ({series})")]
+    columns = [Column("one", f"max by ({', '.join(dict.fromkeys((*IDENTITY, *names)))}) ({series})")]
     return table(title, columns, description, labels=labels, hidden=("one",), none=none)
 
 
-def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequence[str], order: Sequence[str]) -> Json:
-    """Return names and places of columns. A single frame is not merged, and its value is not numbered."""
-    values = ["Value"] if len(columns) == 1 else [f"Value #{letter(i)}" for i in range(len(columns))]
-    named = {value: column.name for value, column in zip(values, columns, strict=True)}
+def _organized(columns: Sequence[Column], labels: Collection[str], hidden: Sequence[str], order: Sequence[str]) -> Json:
+    """Return names and places of columns. A single frame is not merged, and its value is not numbered.
+
+    Labels that all rows of a page of one run share, its job and its name, have columns only where they are asked for.
+    """
+    named = _values(columns)
     by_name = {name: value for value, name in named.items() if name not in hidden}
+    unsaid = {name: True for name in (_ID, "job", "run") if name not in labels}
     places = dict.fromkeys((*(by_name.get(name, name) for name in order), *labels, *by_name.values()))
     return {
-        "excludeByName": {"Time": True, **{value: True for value, name in named.items() if name in hidden}},
+        "excludeByName": {"Time": True, **unsaid, **{value: True for value, name in named.items() if name in hidden}},
         "indexByName": {name: index for index, name in enumerate(places)},
         "renameByName": {value: name for value, name in named.items() if name not in hidden},
     }
+
+
+def _identified(expr: str) -> str:
+    """Return ``expr`` with all that tells a run apart in one label, by which tables are merged.
+
+    A table in which no run has a team has no such column, and would be merged with a run of that name that has one.
+    """
+    names = ", ".join(f'"{name}"' for name in IDENTITY)
+    return f'label_join({expr}, "{_ID}", "/", {names})'
+
+
+def _values(columns: Sequence[Column]) -> dict[str, str]:
+    """Return the columns' names by those that Grafana gives to their values."""
+    return {f"Value #{letter(i)}" if columns[1:] else "Value": column.name for i, column in enumerate(columns)}
 
 
 def words(texts: Mapping[str, tuple[str, str]]) -> Json:
@@ -104,6 +139,17 @@ def words(texts: Mapping[str, tuple[str, str]]) -> Json:
         value: {"text": text, "color": color, "index": i} for i, (value, (text, color)) in enumerate(texts.items())
     }
     return {"type": "value", "options": options}
+
+
+def sentences(texts: Mapping[str, tuple[str, str]], start: int = 0) -> list[Json]:
+    """Return a mapping from each regular expression to a text, in which $1 is its first group, and its color."""
+    return [
+        {
+            "type": "regex",
+            "options": {"pattern": f"/^{pattern}$/", "result": {"text": text, "color": color, "index": i}},
+        }
+        for i, (pattern, (text, color)) in enumerate(texts.items(), start)
+    ]
 
 
 def link(title: str, url: str, *, away: bool = False) -> Json:
@@ -127,7 +173,7 @@ OPEN_RUN = link(
 )
 """Link from the name of a run in a table to its dashboard."""
 STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)
-IN_PLACE: Mapping[str, Mapping[str, object]] = {"cluster": {}, "namespace": {}}
-"""Columns that only tables of runs with such labels have: runs of one name in two places are told apart."""
+IN_PLACE: Mapping[str, Mapping[str, object]] = {name: {} for name in (*PLACES, *OWNERS)}
+"""Columns that only tables of runs with such labels have: runs of one name, in two places or of two teams, are two."""
 HIDDEN: Mapping[str, object] = {"custom__hidden": True}
 """Look of a column that only links read."""

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.commands.generate import OWNERS, PLACES
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
 from scripts.pack.dashboards.panels import Query, described, mean, override, timeseries
@@ -86,8 +87,12 @@ def over_steps(title: str, expr: str, shown: Metric, text: str, *, log: bool = F
 
 
 def named(expr: str) -> str:
-    """Return ``expr`` with the place of a run in its name, so that two of one name in two places are two columns."""
-    joined = f'label_join({expr}, "run", " ", "run", "namespace", "cluster")'
+    """Return ``expr`` with owner and place of a run in its name, so that two runs of one name are two columns or lines.
+
+    Its job is left out: it would be in every name.
+    """
+    labels = ", ".join(f'"{name}"' for name in ("run", *OWNERS, *reversed(PLACES)))
+    joined = f'label_join({expr}, "run", " ", {labels})'
     return f'label_replace({joined}, "run", "$1", "run", "(.*?) *")'
 
 

@@ -11,9 +11,21 @@ from rlexporter.conditions.from_catalog import ShownSeries, sources
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards import limits
 from scripts.pack.dashboards.families import SAMPLERS, SAMPLES
-from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Json
 from scripts.pack.dashboards.linked import linked
-from scripts.pack.dashboards.panels import UNSEEN, Query, capital, described, gauge, mean, missing, timeseries, words
+from scripts.pack.dashboards.panels import (
+    UNSEEN,
+    Query,
+    capital,
+    described,
+    gauge,
+    mean,
+    missing,
+    on_the_right,
+    timeseries,
+    unit_of,
+    words,
+)
 
 SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 """The numbers that answer the questions, by their short names."""
@@ -31,9 +43,9 @@ _ALSO = {"ratio": ("rl_sequence_ratio_dist",), "KL": ("rl_kl_per_sequence",)}
 """Where runs have it that have no value at the level of the others: RLOO's ratio and PPO's KL are ones of sequences."""
 
 
-def value(shown: Shown) -> str:
-    """Return an expression for the number in each run: the first of its series that the run has."""
-    return " or ".join(_read(each) for each in _alike(shown))
+def value(shown: Shown, *more: str) -> str:
+    """Return an expression for the number in each run: the first of its series that the run has; ``more``: matchers."""
+    return " or ".join(_read(each, *more) for each in _alike(shown))
 
 
 def curve(name: str, *, title: str = "") -> Json:
@@ -54,17 +66,30 @@ def curve(name: str, *, title: str = "") -> Json:
 
 
 def lines(title: str, names: Sequence[str]) -> Json:
-    """Return a panel with the lines of the gauges ``names``."""
+    """Return a panel with the lines of ``names``: of gauges, and of the means of histograms."""
     metrics = [NAMED[name] for name in names]
     texts = (f"{capital(words(each.series))}: {_usual(each)}" for each in metrics)
+    units = [unit_of(each) for each in metrics]
     return timeseries(
         title,
-        [gauge(name, *NAMED[name].labels) for name in names],
+        [_line(each) for each in metrics],
         replace(metrics[0], healthy=None),
         log=names[0] in _LOG_OF,
+        window=any(each.kind is Kind.HISTOGRAM for each in metrics),
         absent=ABSENT.get(title) or missing(*metrics),
         description="\n\n".join(texts),
+        overrides=[
+            on_the_right(_line(each).legend, unit)
+            for each, unit in zip(metrics, units, strict=True)
+            if unit != units[0] == "none"
+        ],
     )
+
+
+def _line(metric: Metric) -> Query:
+    if metric.kind is Kind.HISTOGRAM:
+        return Query(mean(metric, ZERO), f"{words(metric.series)}, mean")
+    return gauge(metric.series, *metric.labels)
 
 
 def series_of(shown: Shown) -> list[str]:
@@ -96,11 +121,11 @@ def _alike(shown: Shown) -> Sequence[ShownSeries]:
     return [*alike, *(ShownSeries(name, limited=False) for name in _ALSO.get(shown.name, ()))]
 
 
-def _read(source: ShownSeries) -> str:
-    metric = NAMED[source.series]
+def _read(source: ShownSeries, *more: str) -> str:
+    metric, of = NAMED[source.series], ",".join((ZERO, *more))
     if metric.kind is Kind.HISTOGRAM:
-        return mean(metric, select('rank="0"'))
-    return f"max by ({RUN}) ({metric.series}{{{ZERO}}})"
+        return mean(metric, of)
+    return f"max by ({RUN}) ({metric.series}{{{of}}})"
 
 
 def _extreme(shown: Shown, function: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlexporter.catalog.metrics import NAMED
-from scripts.pack.dashboards import state, variables
-from scripts.pack.dashboards.boxes import COLORED, HIDDEN, OPEN_RUN, Column, table
+from rlexporter.commands.generate import IDENTITY, OWNERS
+from scripts.pack.dashboards import state, verdict
+from scripts.pack.dashboards.boxes import COLORED, HIDDEN, IN_PLACE, OPEN_RUN, Column, table
 from scripts.pack.dashboards.by_step import named
 from scripts.pack.dashboards.families import with_dashboard
 from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
@@ -12,7 +13,7 @@ from scripts.pack.dashboards.panels import described
 
 _TEXTS = ("algorithm", "model", "trainer", "loss_type", "importance_sampling_level", "trl")
 """Labels of `rl_run_info` that say how a run was set up."""
-_SET_UP = ("run", *variables.PLACES, *_TEXTS)
+_SET_UP = (*IDENTITY, *_TEXTS)
 
 
 def _last(series: str, *, function: str = "last_over_time") -> str:
@@ -33,11 +34,25 @@ def runs() -> Json:
         "last and the largest of those that were scraped; GPU hours are those since the run was last started.",
         labels={
             "run": {"links": [OPEN_RUN], "custom__width": 200},
-            **{name: {} for name in (*variables.PLACES, *_TEXTS)},
+            "condition": verdict.CAUSE,
+            "state": state.LOOK,
+            **IN_PLACE,
+            **{name: {} for name in _TEXTS},
             "dashboard": HIDDEN,
         },
-        hidden=("set-up",),
-        order=("run", "state", "started", "step", "last reward", "best reward", "GPU hours"),
+        hidden=("set-up", "why", "in state"),
+        order=(
+            "run",
+            "verdict",
+            "condition",
+            *OWNERS,
+            "state",
+            "started",
+            "step",
+            "last reward",
+            "best reward",
+            "GPU hours",
+        ),
         none="no run is chosen",
     )
 
@@ -46,7 +61,9 @@ def _columns() -> tuple[Column, ...]:
     best = _last("rl_reward_mean", function="max_over_time")
     hours = f"max by ({RUN}) (last_over_time(rl:run_gpu_seconds{{{select()}}}[$__range])) / 3600"
     return (
-        Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLORED}),
+        Column("verdict", verdict.word(), {"mappings": [verdict.WORD], "custom__cellOptions": COLORED}),
+        Column("why", verdict.cause()),
+        Column("in state", state.of_runs()),
         Column("set-up", with_dashboard(f"{_last('rl_run_info')} {_NEWEST}", *_SET_UP)),
         Column("started", f"1000 * max by ({RUN}) ({_START})", {"unit": "dateTimeAsLocal"}),
         Column("step", f"max by ({RUN}) ({_last('rl_step')} {_NEWEST})"),

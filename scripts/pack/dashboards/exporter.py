@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric
 from scripts.pack.dashboards import variables
-from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, info, stat
-from scripts.pack.dashboards.frame import RUN, Json, Page, dashboard, select
+from scripts.pack.dashboards.boxes import GREEN, IN_PLACE, ORANGE, RED, Column, info, stat, table
+from scripts.pack.dashboards.by_step import named
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import Query, capital, described, grown, timeseries, words
 
 UID = "rlexporter-exporter"
 _OF = select()
-_COSTS = ("rlexporter_observe_seconds_total", "rlexporter_record_seconds_total")
+_CLOCK = "rlexporter_time_seconds"
+_ABOVE = ("rlexporter_observe_seconds_total", "rlexporter_record_seconds_total", _CLOCK)
+"""What has a panel of its own."""
 _OURS = f"and on (job, instance) rl_run_info{{{_OF}}}"
 """Join that keeps the targets of the runs: Prometheus' own series have job and instance, but no run."""
 
@@ -23,11 +26,12 @@ def build(catalog: Sequence[Metric]) -> Json:
     page = Page()
     page.row("Is it well?")
     _numbers(page)
+    page.add(_judged(), 24, 8)
     page.row("Cost")
     _cost(page)
     page.row("What it does and misses")
     for metric in catalog:
-        if metric.group is Group.EXPORTER and metric.kind in (Kind.GAUGE, Kind.COUNTER) and metric.series not in _COSTS:
+        if metric.group is Group.EXPORTER and metric.kind in (Kind.GAUGE, Kind.COUNTER) and metric.series not in _ABOVE:
             page.add(_any(metric), 8, 6)
     page.row("Versions")
     page.add(_versions(), 24, 6)
@@ -41,8 +45,10 @@ def build(catalog: Sequence[Metric]) -> Json:
 
 
 def _cost(page: Page) -> None:
-    looking = f"sum by ({RUN}) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
-    writing = f"sum by ({RUN}) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
+    looking, writing = (
+        named(f"sum by ({RUN}) (rate(rlexporter_{what}_seconds_total{{{_OF}}}[$__rate_interval]))")
+        for what in ("observe", "record")
+    )
     share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
     metric = NAMED["rlexporter_observe_seconds_total"]
     page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit", absent=_UNSEEN), 12)
@@ -63,19 +69,29 @@ def _numbers(page: Page) -> None:
     red, orange = ((GREEN, None), (RED, 1.0)), ((GREEN, None), (ORANGE, 1.0))
     page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 4, 4)
     unknown = Query(f"sum(rlexporter_unmapped_keys{{{_OF}}})", "keys")
-    page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 4, 4)
+    page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 5, 4)
     dropped = Query(f"sum(rlexporter_dropped_keys_total{{{_OF}}})", "values")
-    page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 4, 4)
-    judged = Query(f"count(rl_condition_judged{{{_OF}}} == 0) or {_SERVED}", "conditions")
-    page.add(stat("Conditions that are not judged", judged, described(NAMED["rl_condition_judged"])), 4, 4)
+    page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 5, 4)
     lost = Query(f"count(rl_signal_unavailable_info{{{select(_ERROR)}}}) or {_SERVED}", "signals")
     text = described(NAMED["rl_signal_unavailable_info"])
-    page.add(stat("Signals lost by an error", lost, text, steps=red), 4, 4)
-    clock = f"rlexporter_time_seconds{{{_OF}}}"
+    page.add(stat("Signals lost by an error", lost, text, steps=red), 5, 4)
+    clock = f"{_CLOCK}{{{_OF}}}"
     far = ((GREEN, None), (ORANGE, 30.0))
     ahead = Query(f"max(abs({clock} - timestamp({clock})))", "seconds")
-    text = "How far the clock of a process is from that of Prometheus. " + NAMED["rlexporter_time_seconds"].help
-    page.add(stat("Clock off by", ahead, text, unit="s", steps=far), 4, 4)
+    text = "How far the clock of a process is from that of Prometheus. " + NAMED[_CLOCK].help
+    page.add(stat("Clock off by", ahead, text, unit="s", steps=far), 5, 4)
+
+
+def _judged() -> Json:
+    """Return a table of how many conditions cannot be judged in each run: all runs together say nothing of any."""
+    return table(
+        "Conditions that are not judged",
+        [Column("not judged", f"count by ({RUN}) (rl_condition_judged{{{ZERO}}} == 0)")],
+        f"Of each run, how many. {described(NAMED['rl_condition_judged'])}",
+        labels={"run": {"custom__width": 200}, **IN_PLACE},
+        sort="not judged",
+        none="no run is scraped, or every condition is judged",
+    )
 
 
 _UNSEEN = "none of it yet"
@@ -96,4 +112,4 @@ def _any(metric: Metric) -> Json:
     expr = f"max by ({kept}) ({metric.series}{{{_OF}}})"
     if metric.kind is Kind.COUNTER:
         expr = f"sum by ({kept}) ({grown(metric.series, _OF)})"
-    return timeseries(capital(words(metric.series)), [Query(expr, legend)], metric, absent=_UNSEEN)
+    return timeseries(capital(words(metric.series)), [Query(named(expr), legend)], metric, absent=_UNSEEN)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rlexporter.commands.generate import IDENTITY
+
 Panels = tuple[tuple[str, tuple[str, ...]], ...]
-"""Titles of panels, each with the gauges that it shows."""
+"""Titles of panels, each with the gauges that it shows, and histograms by their means. Fractions beside others have an
+axis of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,10 @@ PPO = Family(
     },
     learning=(
         ("What PPO maximizes", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
-        ("Value function", ("rl_value_explained_variance", "rl_value_clipfrac")),
+        (
+            "Value function",
+            ("rl_value_loss", "rl_value_dist", "rl_return_dist", "rl_value_explained_variance", "rl_value_clipfrac"),
+        ),
     ),
     spread=(*_SPREAD, "rl_value_dist", "rl_return_dist"),
     more=(
@@ -93,21 +99,23 @@ PPO = Family(
     ),
 )
 FAMILIES = (GRPO, PPO)
+_ASKED = tuple(name for name in IDENTITY if name != "run")
+"""What an address says of a run beside its name."""
 
 
 def with_dashboard(info: str, *by: str) -> str:
     """Return ``info`` by the labels ``by``, and with the address of each run's dashboard, but for the run, as a label.
 
-    `algorithm`, `cluster` and `namespace` are among ``by``. A label that a run does not have is not in its address:
-    Grafana would leave the name of the field there.
+    `algorithm` and the labels of the identity of a run are among ``by``. One that a run does not have is not in its
+    address: Grafana would leave the name of the field there.
     """
     named = f"max by ({', '.join(by)}) ({info})"
     for label, value, source, pattern in (
         ("uid", f"{GRPO.uid}?", "", ""),
         ("uid", f"{PPO.uid}?", "algorithm", "ppo.*"),
-        ("in_cluster", "var-cluster=$1&", "cluster", "(.+)"),
-        ("in_namespace", "var-namespace=$1&", "namespace", "(.+)"),
+        *((f"its_{name}", f"var-{name}=$1&", name, "(.+)") for name in _ASKED),
     ):
         named = f'label_replace({named}, "{label}", "{value}", "{source}", "{pattern}")'
-    joined = f'label_join({named}, "dashboard", "", "uid", "in_cluster", "in_namespace")'
+    parts = ", ".join(f'"its_{name}"' for name in _ASKED)
+    joined = f'label_join({named}, "dashboard", "", "uid", {parts})'
     return f"max by ({', '.join((*by, 'dashboard'))}) ({joined})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.commands.generate import IDENTITY
 from rlexporter.model.metric import Metric
 from scripts.pack.dashboards import compare, state, variables, verdict
 from scripts.pack.dashboards.boxes import (
@@ -12,6 +13,7 @@ from scripts.pack.dashboards.boxes import (
     GRAY,
     GREEN,
     HIDDEN,
+    IN_PLACE,
     OPEN_RUN,
     ORANGE,
     RED,
@@ -21,16 +23,17 @@ from scripts.pack.dashboards.boxes import (
     stat,
     table,
 )
+from scripts.pack.dashboards.by_step import named
 from scripts.pack.dashboards.families import with_dashboard
 from scripts.pack.dashboards.frame import RANK_0, RUN, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import Query, described, limits, timeseries, without_range
 
 UID = "rlexporter-fleet"
 
-_OWNED = ",".join(f'{name}=~"${name}"' for name in variables.OWNERS)
-_ALL = select(_OWNED)
-_MAIN = select(RANK_0, _OWNED)
-_COMPARE = f"/d/{compare.UID}?${{run:queryparam}}&${{job:queryparam}}&${{datasource:queryparam}}&${{__url_time_range}}"
+_ALL = select()
+_MAIN = select(RANK_0)
+_ASKED = "&".join(f"${{{name}:queryparam}}" for name in ("run", *(each for each in IDENTITY if each != "run")))
+_COMPARE = f"/d/{compare.UID}?{_ASKED}&${{datasource:queryparam}}&${{__url_time_range}}"
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{_MAIN}}}[$__range])" for part in ("sum", "count"))
 _PACE = f"max by ({RUN}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({RUN}) (rl_step_time_seconds{{{_MAIN}}})"
 _SLOPES = tuple(f"deriv({name}{{{_MAIN}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
@@ -62,14 +65,14 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.add(_runs(), 24, 12)
     page.row("Side by side", collapsed=True)
     for title, name in _COMPARED:
-        query = Query(f"max by ({RUN}) ({name}{{{_MAIN}}})", "{{run}}")
+        query = Query(named(f"max by ({RUN}) ({name}{{{_MAIN}}})"), "{{run}}")
         page.add(timeseries(title, [query], without_range(name)), 6)
     return dashboard(
         UID,
         "RL training: fleet",
         "All runs: verdict, cause, owner, age, pace, reward and cost; a click on a run opens it.",
         page.panels,
-        variables=variables.common(*variables.owners(), variables.run(multi=True)),
+        variables=variables.common(variables.run(multi=True)),
     )
 
 
@@ -79,20 +82,20 @@ def _now(expr: str, legend: str) -> Query:
 
 
 def _count(title: str, number: int, color: str) -> Json:
-    query = _now(f"count(({verdict.word(_OWNED)}) == {number})", "runs")
+    query = _now(f"count(({verdict.word()}) == {number})", "runs")
     text = f"Runs with the verdict {title.lower()}, by the conditions of their newest attempt."
     return stat(title, query, text, steps=((GRAY, None), (color, 1.0)))
 
 
 def _running() -> Json:
-    matchers = select('state="running"', _OWNED)
+    matchers = select('state="running"')
     query = _now(f"count(count by ({RUN}) (rl:run_state{{{matchers}}}))", "runs")
     return stat("Running", query, "Runs whose newest process trains.", steps=((GRAY, None), (GREEN, 1.0)))
 
 
 def _lost() -> Json:
     failed, alive = (
-        f"rl:run_last_seen_timestamp_seconds{{{select(state, _OWNED)}}}"
+        f"rl:run_last_seen_timestamp_seconds{{{select(state)}}}"
         for state in ('state="failed"', 'state=~"starting|running"')
     )
     query = _now(f"count(max by ({RUN}) ({failed} or {alive} < time() - 120))", "runs")
@@ -113,13 +116,12 @@ def _runs() -> Json:
     """Return a table with a row per run; the values of labels are columns too."""
     labels: dict[str, Mapping[str, object]] = {
         "run": {"links": [OPEN_RUN], "custom__width": 200},
-        "condition": {"mappings": [verdict.texts()], "custom__width": 300, "displayName": "cause"},
-        "team": {},
-        "user": {},
-        "cluster": {},
-        "namespace": {},
+        "condition": verdict.CAUSE,
+        "state": state.LOOK,
+        **IN_PLACE,
         "algorithm": {},
         "model": {},
+        "job": {},
         "dashboard": HIDDEN,
         "instance": {"links": [STATUS_PAGE]},
     }
@@ -132,7 +134,7 @@ def _runs() -> Json:
         "GPU hours: what the run has used since it was last started; wasted: those since its first critical alert "
         "that still fires. Team and user are there where RLEXPORTER_LABELS sets them.",
         labels=labels,
-        hidden=("info", "where", "why"),
+        hidden=("info", "where", "why", "in state"),
         order=(*_ORDER, "reward trend", "GPU hours", "wasted"),
         sort="verdict",
         none="no run is scraped",
@@ -147,11 +149,11 @@ def _columns() -> tuple[Column, ...]:
     reward = f"max by ({RUN}) (last_over_time(rl_reward_mean{{{_MAIN}}}[$__range]))"
     colored = {"custom__cellOptions": COLORED}
     return (
-        Column("verdict", verdict.word(_OWNED), {"mappings": [verdict.WORD], **colored}),
-        Column("why", verdict.cause(_OWNED)),
+        Column("verdict", verdict.word(), {"mappings": [verdict.WORD], **colored}),
+        Column("why", verdict.cause()),
         Column("info", _info()),
         Column("where", f"max by ({RUN}, instance) (rl_run_info{{{_MAIN}}})"),
-        Column("state", state.code(_OWNED), {"mappings": [state.mapping()], **colored}),
+        Column("in state", state.of_all()),
         Column("age", age, {"unit": "s"}),
         Column("step", f"max by ({RUN}) (last_over_time(rl_step{{{_MAIN}}}[$__range]))"),
         Column("done", f"{step} / {planned}", {"unit": "percentunit"}),
@@ -165,5 +167,5 @@ def _columns() -> tuple[Column, ...]:
 
 def _info() -> str:
     """Return an expression with what a run is, and the address of its dashboard, as labels."""
-    names = (*variables.PLACES, "run", "algorithm", "model", *variables.OWNERS)
+    names = (*IDENTITY, "algorithm", "model")
     return with_dashboard(f"last_over_time(rl_run_info{{{_MAIN}}}[$__range])", *names)

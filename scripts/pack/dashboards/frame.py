@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.commands.generate import IDENTITY
 from scripts.pack.outside import MANY_RUNS
 from scripts.pack.template import template
 
@@ -18,24 +19,21 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 ROW_HEIGHT = 1
 
-_PLACE = ('cluster=~"$cluster"', 'namespace=~"$namespace"')
-FIRING = ",".join(
-    ('alertname=~"RL.+"', f'alertname!="{MANY_RUNS.alert}"', 'alertstate="firing"', *_PLACE, 'run=~"$run"')
-)
+_CHOSEN = tuple(f'{name}=~"${name}"' for name in IDENTITY if name != "job")
+FIRING = ",".join(('alertname=~"RL.+"', f'alertname!="{MANY_RUNS.alert}"', 'alertstate="firing"', *_CHOSEN))
 """What fires for the runs that are shown; a storm only stands for it."""
 
 
 def select(*more: str) -> str:
-    """Return the label matchers of a query: job, cluster, namespace, run, and ``more``.
+    """Return the label matchers of a query: those of the run that is chosen, by its identity, and ``more``.
 
     There is none for the instance, as in other dashboards: a preempted run goes on in another one.
     """
-    return ",".join(('job=~"$job"', *_PLACE, 'run=~"$run"', *more))
+    return ",".join(('job=~"$job"', *_CHOSEN, *more))
 
 
-PLACE = "cluster, namespace"
-RUN = f"{PLACE}, run"
-"""Labels that tell runs apart: two of one name in two clusters are two. Which ones a site has, `generate` is told."""
+RUN = ", ".join(IDENTITY)
+"""Labels that tell runs apart: two of one name, of two teams, are two. Which ones a site has, `generate` is told."""
 RANK_0 = 'rank="0"'
 ZERO = select(RANK_0)
 
@@ -98,6 +96,12 @@ def _annotations() -> list[Json]:
             "{{run}}: its process is over; drawn as long as it serves what it saw last",
         ),
     ]
+
+
+def evaluations() -> Json:
+    """Return the annotation of evaluations: of one run, where there are not too many."""
+    when = f"1000 * max by ({RUN}) (rl_eval_timestamp_seconds{{{ZERO}}})"
+    return _annotation("Evaluations", when, "yellow", "Evaluation", "{{run}}", timed=True)
 
 
 def _annotation(name: str, expr: str, color: str, title: str, text: str, *, timed: bool = False) -> Json:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards.boxes import IN_PLACE, Column, table
 from scripts.pack.dashboards.curves import curve
-from scripts.pack.dashboards.frame import PLACE, RUN, ZERO, Page, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Page, select
 from scripts.pack.dashboards.linked import linked
-from scripts.pack.dashboards.panels import UNSEEN, Query, described, grown, rate, timeseries, without_range
+from scripts.pack.dashboards.panels import (
+    UNSEEN,
+    Query,
+    described,
+    grown,
+    on_the_right,
+    rate,
+    timeseries,
+    without_range,
+)
 
 
 def speed(page: Page) -> None:
@@ -18,8 +27,9 @@ def speed(page: Page) -> None:
     shown = NAMED["rl_phase_time_seconds"]
     page.add(timeseries("Phases of a step, mean", [phases], shown, stack=True, window=True), 6)
     tokens = [rate(f"rl_{each}_total", each) for each in ("tokens", "episodes", "steps")]
-    shown = NAMED["rl_tokens_total"]
-    page.add(timeseries("Tokens, episodes and steps per second", tokens, shown, unit="short", window=True), 6)
+    shown, right = NAMED["rl_tokens_total"], [on_the_right("steps", "short", "steps")]
+    title = "Tokens, episodes and steps per second"
+    page.add(timeseries(title, tokens, shown, unit="short", window=True, overrides=right), 6)
     now = Query(f"max by ({RUN}, phase) (rl_phase{{{ZERO}}}) == 1", "{{phase}}")
     page.add(
         timeseries(
@@ -51,7 +61,7 @@ def truth(page: Page) -> None:
         8,
         6,
     )
-    lost = f"max by ({PLACE}, signal, cause) (rl_signal_unavailable_info{{{ZERO}}})"
+    lost = f"max by ({RUN}, signal, cause) (rl_signal_unavailable_info{{{ZERO}}})"
     panel = table(
         "Signals that this run does not have",
         [Column("one", lost)],

@@ -11,7 +11,8 @@ from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards.frame import RUN, SOURCE, ZERO, Json, select, skeleton
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
-WINDOW = "${window}s"
+WINDOW, APART = "${window}s", "${apart}s"
+"""The width of a column of a heatmap, and the time between two points of a line that rates."""
 Step = tuple[str, float | None]
 """A color, and the value from which it is shown."""
 
@@ -26,7 +27,7 @@ class Query:
     format: str = ""
     """Format: ``table``, ``heatmap``, or empty for lines."""
     window: bool = False
-    """True if its points are at least as far apart as the columns of heatmaps."""
+    """True if its rates look back as far as a column of a heatmap, and so over a step."""
 
 
 UNSEEN = "nothing looks at the tensors"
@@ -149,6 +150,11 @@ def override(name: str, **properties: object) -> Json:
     return {"matcher": {"id": "byName", "options": name}, "properties": found}
 
 
+def on_the_right(name: str, unit: str, label: str = "") -> Json:
+    """Return an override that puts the line ``name`` on the other axis: it is of another size. ``label``: the axis'."""
+    return override(name, unit=unit, custom__axisPlacement="right", custom__axisLabel=label)
+
+
 def without_range(name: str) -> Metric:
     """Return a metric without healthy range, for a panel that does not show its plain value."""
     return replace(NAMED[name], healthy=None)
@@ -218,5 +224,5 @@ def _target(ref: str, query: Query) -> Json:
         "instant": query.instant,
     }
     if query.window:
-        made["interval"] = WINDOW
+        made["interval"] = APART
     return {**made, "format": query.format} if query.format else made

@@ -15,11 +15,12 @@ from scripts.pack.dashboards.boxes import (
     Column,
     info,
     link,
+    said,
     stat,
     table,
     words,
 )
-from scripts.pack.dashboards.frame import PLACE, RUN, ZERO, Json, Page, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, Page, select
 from scripts.pack.dashboards.panels import Query, described, gauge
 
 _ANY = select()
@@ -41,8 +42,8 @@ def numbers(page: Page) -> None:
     saved_text = f"{NAMED['rl_last_checkpoint_step'].help} Good: {described(NAMED['rl_last_good_checkpoint_step'])}"
     spent = "GPU hours of the newest attempt."
     for panel in (
-        stat("State", Query(state.code(), "state", instant=True), state_of, mappings=[state.mapping()]),
-        stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, name=True, links=[_PAGE]),
+        said("State", state.of_runs(), ("state",), state_of, mappings=[state.mapping()], instant=True),
+        stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, text="name", links=[_PAGE]),
         stat("Step", step, described(NAMED["rl_step"]), beside=[done], shares=("done",)),
         stat("Since the last step", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
         stat("Checkpoint of step", saved, saved_text, beside=[good], none="no data, or none yet"),
@@ -80,14 +81,14 @@ def conditions(page: Page) -> None:
 
 
 def _begun() -> Json:
-    by = f"max by ({PLACE}, condition, severity, rank)"
+    by = f"max by ({RUN}, condition, severity, rank)"
     yes = [words({"0": ("no", GRAY), "1": ("yes", RED)})]
     columns = [
         Column("holds", f"{by} (rl_condition{{{_ANY}}})", {"mappings": yes, "custom__cellOptions": COLORED}),
         Column("last began in step", f"{by} (rl_condition_last_event_step{{{_ANY}}})"),
         Column("value then", f"{by} (rl_condition_last_event_value{{{_ANY}}})", {"decimals": 3}),
         Column("limit then", f"{by} (rl_condition_last_event_threshold{{{_ANY}}})", {"decimals": 3}),
-        Column("times", f"sum by ({PLACE}, condition, severity, rank) (rl_condition_events_total{{{_ANY}}})"),
+        Column("times", f"sum by ({RUN}, condition, severity, rank) (rl_condition_events_total{{{_ANY}}})"),
     ]
     index = [link("What it means", f"{RUNBOOKS}/README.md", away=True)]
     return table(
@@ -109,7 +110,7 @@ def settings(page: Page) -> None:
     page.add(
         table(
             "Settings",
-            [Column("value", f"max by ({PLACE}, name) (rl_hyperparameter{{{ZERO}}})")],
+            [Column("value", f"max by ({RUN}, name) (rl_hyperparameter{{{ZERO}}})")],
             described(NAMED["rl_hyperparameter"]),
             labels={"name": {}, **IN_PLACE},
             none="the trainer has no settings that are numbers",

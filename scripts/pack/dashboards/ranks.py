@@ -9,7 +9,7 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric, RankScope
 from scripts.pack.dashboards import variables
 from scripts.pack.dashboards.boxes import GREEN, IN_PLACE, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
-from scripts.pack.dashboards.frame import PLACE, RUN, Json, Page, dashboard, select
+from scripts.pack.dashboards.frame import RUN, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import (
     Query,
     capital,
@@ -54,7 +54,7 @@ def build(catalog: Sequence[Metric]) -> Json:
         "Stragglers, the spread between ranks, and NaN that one rank sees. Rank 0 serves by default; the others when "
         "asked.",
         page.panels,
-        variables=variables.common(variables.run(), variables.rank(), variables.window()),
+        variables=variables.common(variables.run(), variables.rank(), variables.window(), variables.apart()),
     )
 
 
@@ -76,7 +76,7 @@ def _numbers(page: Page) -> None:
     page.add(stat("Ranks with NaN", bad, described(NAMED["rl_nonfinite_values_total"]), steps=any_bad), 4, 5)
     where = table(
         "Processes",
-        [Column("step", f"max by ({PLACE}, rank, instance) (rl_step{{{OF}}})")],
+        [Column("step", f"max by ({RUN}, rank, instance) (rl_step{{{OF}}})")],
         "A click on an instance opens its status page.",
         labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}, **IN_PLACE},
         none="no process serves this run now",

@@ -6,7 +6,7 @@ from rlexporter.catalog.questions import QUESTIONS
 from scripts.pack.dashboards import any_series, beside, learning, pace, process, spread, variables, verdict
 from scripts.pack.dashboards.curves import curve, lines
 from scripts.pack.dashboards.families import FAMILIES, SAMPLERS, SAMPLES, Family
-from scripts.pack.dashboards.frame import Json, Page, dashboard
+from scripts.pack.dashboards.frame import Json, Page, dashboard, evaluations
 
 
 def build() -> list[Json]:
@@ -46,7 +46,7 @@ def _of(family: Family) -> Json:
     beside.build(page)
     page.row("Any series", collapsed=True)
     any_series.build(page)
-    return dashboard(
+    made = dashboard(
         family.uid,
         family.title,
         "One run: is it healthy, and why not; is it learning, stable and fast; and what was hidden.",
@@ -55,10 +55,13 @@ def _of(family: Family) -> Json:
             variables.run(of=family.runs),
             variables.reward_function(),
             variables.window(),
+            variables.apart(),
             *variables.behind(),
             variables.series(),
         ),
     )
+    made["annotations"]["list"].append(evaluations())
+    return made
 
 
 def _samples(page: Page) -> None:

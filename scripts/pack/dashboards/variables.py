@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from rlexporter.commands.generate import OWNERS, PLACES
 from scripts.pack.dashboards.any_series import NAMES
 from scripts.pack.dashboards.frame import RUN, ZERO, Json, select, skeleton
 
-PLACES = ("cluster", "namespace")
+_APART = (*PLACES, *OWNERS)
 """Labels by which runs of one name are told apart; many setups have none of them."""
-OWNERS = ("team", "user")
+_NUMBER = "/ (\\d+) /"
 _INFO = 'rl_run_info{job=~"$job"}'
 _RUNNING = select('rank="0"', 'state="running"')
 _AGE = (
@@ -33,31 +32,28 @@ The logged time is of the last step only: if one generation serves many short st
 The age is its 95th percentile over time, so that one pause does not widen every column. Rewards, advantages and
 lengths come with a generation, perhaps only every tenth step.
 """
-WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
-"""Width of a column in seconds: a step and a fifth, for slower ones, and two scrapes; at least a minute."""
+_TWO, _FOUR = "$__interval_ms / 500", "$__interval_ms / 250"
+"""The seconds of two and of four scrapes: in a variable an interval is a scrape's."""
+WINDOW = f"ceil(clamp_min(1.2 * {PACE} + {_TWO}, {_FOUR})) or vector({_FOUR})"
+"""Width of a column in seconds: a step and a fifth, for slower ones, and two scrapes; at least four scrapes."""
 
 
 def common(*more: Json) -> list[Json]:
     """Return the variables that every dashboard has, and ``more``."""
     # A variable, because nothing else is filled in by provisioning as well as by an import.
-    places = (_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in PLACES)
+    apart = (_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in _APART)
     return [
         skeleton("datasource"),
         _variable("job", "label_values(rl_run_info, job)", multi=True, absent=True),
-        *places,
+        *apart,
         *more,
     ]
 
 
-def run(*, multi: bool = False, of: str = "", places: Iterable[str] = PLACES) -> Json:
+def run(*, multi: bool = False, of: str = "") -> Json:
     """Return the variable for the run; ``of``: a matcher of `rl_run_info` for those to choose from."""
-    matchers = ",".join(filter(None, ('job=~"$job"', *(f'{name}=~"${name}"' for name in places), of)))
+    matchers = ",".join(filter(None, ('job=~"$job"', *(f'{name}=~"${name}"' for name in _APART), of)))
     return _variable("run", f"label_values(rl_run_info{{{matchers}}}, run)", multi=multi)
-
-
-def owners() -> list[Json]:
-    """Return the variables for whose runs are shown, by the labels that RLEXPORTER_LABELS sets."""
-    return [_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in OWNERS]
 
 
 def series() -> Json:
@@ -81,33 +77,36 @@ def reward_function() -> Json:
 def window() -> Json:
     """Return the variable for the width in seconds of a heatmap's columns, so that each holds a step."""
     made = _variable("window", f"query_result({WINDOW})", multi=False)
-    made.update(hide=2, regex="/ (\\d+) /", description="Seconds from one column of a heatmap to the next.")
+    made.update(hide=2, regex=_NUMBER, description="Seconds from one column of a heatmap to the next.")
+    return made
+
+
+def apart() -> Json:
+    """Return the variable for the seconds between two points of a line: Grafana rates over four times as much.
+
+    So a rate looks back as far as a column of a heatmap, and a run of two minutes has more points than two.
+    """
+    made = _variable("apart", "query_result(ceil(vector($window / 4)))", multi=False)
+    made.update(hide=2, regex=_NUMBER, description="Seconds from one point of a line to the next.")
     return made
 
 
 def behind() -> list[Json]:
     """Return the variables for the condition that the verdict names, and for the number that it is judged by.
 
-    The number of a run without a cause is the one that is nearest to an alert. They are asked for once, in queries of
-    their own: what chose them in each point of a curve would look at every number and limit that there is.
+    Both are empty while nothing is wrong. They are asked for once, in queries of their own: what chose them in each
+    point of a curve would look at every number and limit that there is.
     """
-    cause, nearest = _had("rl_run_cause_info"), _had("rl_nearest_limit_fraction")
-    first = 3e10  # later than the time of any sample
-    either = f"{first:.0f} + max by ({RUN}, signal) ({cause}) or max by ({RUN}, signal) ({nearest})"
     return [
-        _hidden("condition", f"max by ({RUN}, condition) ({cause})", "The condition that is the newest cause."),
-        _hidden("signal", either, "What the cause is judged by, else the number that is nearest to an alert."),
+        _newest("condition", "The condition that is the newest cause."),
+        _newest("signal", "The number that it is judged by."),
     ]
 
 
-def _had(series: str) -> str:
-    """Return an expression for when each of these series was scraped last; in a variable an interval is a scrape's."""
-    return f"max_over_time(timestamp({series}{{{select()}}})[$__range:$__interval])"
-
-
-def _hidden(label: str, times: str, description: str) -> Json:
-    """Return a hidden variable: the value that a label had last."""
-    made = _variable(label, f"query_result(topk by ({RUN}) (1, {times}))", multi=False)
+def _newest(label: str, description: str) -> Json:
+    """Return a hidden variable: what the newest cause has as ``label``."""
+    named = f"max_over_time(timestamp(rl_run_cause_info{{{select()}}})[$__range:$__interval])"
+    made = _variable(label, f"query_result(topk by ({RUN}) (1, max by ({RUN}, {label}) ({named})))", multi=False)
     made.update(hide=2, regex=f'/[{{,]{label}="([^"]+)"/', description=description)
     return made
 
