@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from PIL import Image
 
 from scripts.pictures import drawing, moving
 from scripts.pictures.look import Json, Shown, palette
-from scripts.pictures.runs import IMAGES, SECONDS, WORK, alerts, demo, history, over_time, planned, recorded
+from scripts.pictures.runs import DEAD, IMAGES, SECONDS, WORK, alerts, demo, history, over_time, planned, recorded
 from tests.dashboards import grafana
 from tests.dashboards.grafana import View, panels
 from tests.dashboards.past import END, SCRAPE, blocks
@@ -37,12 +38,13 @@ def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dic
 def _panel(ask: grafana.Ask, view: View, panel: Json, marks: list[tuple[str, float, float]]) -> Shown:
     shown = Shown(start=END - SECONDS, end=END, marks=marks)
     answers = grafana.answers(ask, view, panel, END, POINTS)
-    word = panel["options"].get("reduceOptions", {}).get("fields", "").strip("/^$")
+    words = re.findall(r"\w+", panel["options"].get("reduceOptions", {}).get("fields", ""))
     if panel["type"] in ("table", "trend"):
         if any(answers.values()):
             _transformed(panel, answers, shown)
-    elif word:
-        shown.text = grafana.newest(answers[panel["targets"][0]["refId"]], word)
+    elif words:
+        found = answers[panel["targets"][0]["refId"]]
+        shown.texts = [text for word in words if (text := grafana.newest(found, word)).strip()]
     else:
         for target in panel["targets"]:
             step = view.interval(panel, target, POINTS)
@@ -108,7 +110,7 @@ def _save(figure: Any, path: Path) -> int:
 def main() -> None:
     """Draw all of them."""
     WORK.mkdir(parents=True, exist_ok=True)
-    moving.draw(demo("dead-reward", "--steps", "260", "--fault", "dead_reward@150"))
+    moving.draw(demo(*DEAD))
     runs = planned()
     every = "|".join(each.name for each in runs)
     with ExitStack() as stack:
@@ -128,8 +130,11 @@ def main() -> None:
             ("ranks", "rlexporter-ranks", runs[0].name, None),
             ("exporter", "rlexporter-exporter", every, None),
             ("run-ppo", "rlexporter-ppo", "ppo", None),
+            ("run-nan", "rlexporter-run", "grpo-nan", 50),
+            ("run-team", "rlexporter-run", "grpo-shared", 50),
         ):
-            shown = _look(server, grafana.DASHBOARDS[uid], {"run": run})
+            team = {"team": "code"} if run == "grpo-shared" else {}
+            shown = _look(server, grafana.DASHBOARDS[uid], {"run": run, **team})
             size = _save(drawing.page(grafana.DASHBOARDS[uid], shown, WIDTH), WORK / f"{name}.png")
             print(f"{WORK / name}.png: {size // 1000} kB")
             if name.startswith(("run-h", "run-b", "fleet")):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from scripts.pictures.look import COLORS, DIM, TEXT, Json, Shown, appearance
+from tests.dashboards import grafana
 
 
 def nothing(frame: Axes, panel: Json) -> None:
@@ -27,18 +29,19 @@ def stat(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> No
     defaults = panel["fieldConfig"]["defaults"]
     last = [(name, values[np.isfinite(values)]) for name, _, values, _ in shown.series]
     last = [(name, values) for name, values in last if len(values)]
-    if shown.text:
-        text, color = word(shown.text, defaults)
+    if shown.texts:
+        text, color = word(shown.texts[0], defaults)
+        text = "\n".join(("\n".join(wrap(text, 46)), *shown.texts[1:]))
     elif not last:
         text, color = defaults["noValue"], DIM
     else:
         name, values = last[0]
         text, color = appearance(float(values[-1]), defaults)
-        text = name if panel["options"]["textMode"] == "name" else text
+        text = {"name": name, "value_and_name": f"{text}\n{name}"}.get(panel["options"]["textMode"], text)
     if panel["options"].get("colorMode") == "background":
         frame.set_facecolor(color)
         color = "#111217"
-    size = max(9.0, min(22.0, 1.15 * wide / max(len(text), 3)))
+    size = max(9.0, min(22.0, 1.15 * wide / max(3, *map(len, text.split("\n")))))
     frame.text(0.5, 0.42, text, color=color, fontsize=size, ha="center", va="center", weight="bold")
 
 
@@ -80,8 +83,5 @@ def _cell(value: Any, settings: Mapping[str, Any]) -> tuple[str, str]:
 
 def word(value: str, settings: Mapping[str, Any]) -> tuple[str, str]:
     """The text and the color of a word, by mappings."""
-    for mapping in settings["mappings"]:
-        if value in mapping["options"]:
-            found = mapping["options"][value]
-            return found["text"], COLORS[found["color"]]
-    return value, TEXT
+    found = grafana.mapped(value, settings.get("mappings", ()))
+    return (found["text"], COLORS[found["color"]]) if found else (value, TEXT)

@@ -36,8 +36,8 @@ class Shown:
     series: list[tuple[str, np.ndarray, np.ndarray, Mapping[str, str]]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    text: str = ""
-    """Of a number that is a word: the newest value of the chosen label."""
+    texts: list[str] = field(default_factory=list)
+    """Of a panel of words: the newest values of the chosen labels."""
     marks: list[tuple[str, float, float]] = field(default_factory=list)
     """Annotations: color, from, to."""
     start: float = 0.0

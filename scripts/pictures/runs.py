@@ -41,6 +41,7 @@ class Planned:
     file: Path
     minutes: float
     algorithm: str = ""
+    team: str = ""
     until: int = 10**9
     ended: float = 0.0
     """How many minutes ago it was over, as it was at the end of the recording; 0 if it goes on."""
@@ -58,6 +59,10 @@ def demo(name: str, *arguments: str) -> Path:
     return file
 
 
+DEAD = ("dead-reward", "--steps", "260", "--fault", "dead_reward@150")
+"""The recording of a run of which one reward function dies."""
+
+
 def planned() -> list[Planned]:
     runs = ROOT / "tests/data/runs"
     return [
@@ -65,6 +70,8 @@ def planned() -> list[Planned]:
         Planned("grpo-lr-spike", demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
         # Not longer ago: `recorded` evaluates each rule once, so that none remembers what it has recorded itself.
         Planned("grpo-nan", demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=5),
+        Planned("grpo-shared", demo("healthy", "--steps", "320"), 90, team="math", until=250),
+        Planned("grpo-shared", demo(*DEAD), 70, team="code", until=200),
         Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
         Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
         Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),
@@ -95,11 +102,12 @@ def history(told: Planned) -> Iterator[bytes]:
     pace, last = (told.minutes - told.ended) * 60 / max(each.step for each in events), 0
     clock = [start]
     settings = {"run": told.name, "rank": 0, "world_size": 1, "algorithm": found.facts.algorithm}
-    run = Run(Settings.load(settings), clock=lambda: clock[0])
+    labels = {"team": told.team} if told.team else {}
+    run = Run(Settings.load({**settings, "labels": labels}), clock=lambda: clock[0])
     run.prepare(replace(found.facts, info={**found.facts.info, "torch": ""}))
     run.enter(RunState.RUNNING)
     saved = 0
-    history, scraped = Backfill({"job": "rlexporter", "instance": f"{told.name}:9750"}), start
+    history, scraped = Backfill({"job": "rlexporter", "instance": f"{told.team}{told.name}:9750"}), start
     for event in (_at_pace(replace(each, step=each.step or last), start, pace) for each in events):
         last = event.step
         while scraped < event.time:
