@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -184,8 +185,9 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     (provider,) = yaml.safe_load((PROVISIONING / "dashboards/rlexporter.yml").read_text())["providers"]
     assert seen[provider["options"]["path"]] == ROOT / "grafana/dashboards"
     assert (provider["type"], provider["allowUiUpdates"], provider["folder"]) == ("file", False, "RL training")
-    home = Path(service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
-    assert (seen[str(home.parent)] / home.name).exists()
+    home = urlsplit(service["environment"]["GF_USERS_HOME_PAGE"])
+    fleet = json.loads((ROOT / f"grafana/dashboards/{Path(home.path).name}.json").read_text())
+    assert (home.path, home.query) == (f"/d/{fleet['uid']}", "from=now-15m&to=now")
 
     (source,) = yaml.safe_load((PROVISIONING / "datasources/prometheus.yml").read_text())["datasources"]
     assert (source["uid"], source["url"]) == ("prometheus", "http://prometheus:9090")
