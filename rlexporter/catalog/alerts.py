@@ -1,7 +1,7 @@
 """Alerts on the process of a run, their runbooks, and which families of conditions are causes of which.
 
-``expr`` is PromQL as in `scripts.pack.recording_rules`. ``LABELS`` and ``GIVEN`` in a description stand for the labels
-of a run in the format of a query, and for what fills it.
+``expr`` is PromQL as in `scripts.pack.recording_rules`. What a description says beside the value stands in labels of
+`rl:alert`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,9 @@ RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
-    expr='rl:condition{condition="run_failed"}\n'
-    "unless ignoring (condition, severity, fact, attempt) (\n"
-    '  rl:run_fact{fact="condition_symptom"} == 1\n'
-    "  and ignoring (fact, condition, severity) rl:condition_at_end{NONFINITE}\n"
-    ")",
+    expr='rl:alert{condition="run_failed"}',
     summary="A run has ended with an exception.",
-    description="it has ended with "
-    '{{ with printf "rl:run_fact{fact=\\"run_exception_info\\",LABELS}" GIVEN | query }}'
-    "{{ (. | first).Labels.exception }}{{ else }}an exception{{ end }}.",
+    description="it has ended with {{ with $labels.subject }}{{ . }}{{ else }}an exception{{ end }}.",
     meaning="`train()` raised, and the run is over. The alert fires until the run is back, for a day at most. Silent "
     "where the run died of a value that was NaN or infinite: the alert on that is the one, and lasts as long.",
     causes=(
@@ -52,7 +46,7 @@ RUN_VANISHED = PrometheusAlert(
     alert="RLRunVanished",
     family=Family.STALL,
     severity=Severity.CRITICAL,
-    expr='rl:condition{condition="run_vanished"}',
+    expr='rl:alert{condition="run_vanished"}',
     summary="A run that was training is unreachable.",
     description="it was training, and has not been seen for more than three minutes.",
     meaning="Its last word was that it is running, and then no scrape succeeded any more: the process was killed, or "
@@ -74,15 +68,37 @@ RUN_VANISHED = PrometheusAlert(
     source="three and a half minutes without a scrape: 14 at 15 seconds; a network that is away for less is no death",
     tells_checkpoint=True,
 )
+RUN_END_UNSEEN = PrometheusAlert(
+    alert="RLRunEndUnseen",
+    family=Family.STALL,
+    severity=Severity.WARNING,
+    expr='rl:alert{condition="run_end_unseen"}',
+    summary="The end of a run was not seen.",
+    description="it was training when Prometheus went away, and gone when it was back. It may have ended well.",
+    meaning="The run was there in the last evaluation before a gap in those of Prometheus, and was not seen since. "
+    "It may have finished, failed or been killed: nobody was there to see it. The process serves its end for as long "
+    "as a scraper that came regularly is missing, for 150 seconds at most, so this needs a longer absence, or a kill "
+    "in it. A run that vanishes while Prometheus is there is `RLRunVanished`, which pages. The alert fires until the "
+    "run is back, for a day at most.",
+    causes=(
+        "The run ended, well or not, while Prometheus was restarted, updated or out of memory.",
+        "Its node was lost together with Prometheus.",
+    ),
+    remedies=(
+        "Read the end of the run's log.",
+        "Look at why Prometheus was away: two of them do not miss the same end.",
+    ),
+    source="two evaluations that are missing: 45 seconds at 15 seconds; one that comes late is no absence",
+    tells_checkpoint=True,
+)
 RUN_STALLED = PrometheusAlert(
     alert="RLRunStalled",
     family=Family.STALL,
     severity=Severity.CRITICAL,
-    expr='rl:condition{condition="run_stalled"}',
+    expr='rl:alert{condition="run_stalled"}',
     summary="A run makes no steps any more.",
     description="no step has ended for {{ $value | humanizeDuration }}"
-    '{{ with printf "last_over_time(rl_phase{LABELS,rank=\\"0\\"}[5m]) == 1" GIVEN | query }}, in the phase '
-    "{{ (. | first).Labels.phase }}{{ end }}.",
+    "{{ with $labels.subject }}, in the phase {{ . }}{{ end }}.",
     meaning="The process is alive and is scraped, but its last step (or its start) is longer ago than ten times its "
     "own pace, and than ten minutes; before the first step, half an hour.",
     causes=(

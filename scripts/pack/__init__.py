@@ -20,13 +20,10 @@ def files() -> dict[str, str]:
     return {
         "alerts/rlexporter.rules.yml": rules_text,
         "alerts/alertmanager.yml": alertmanager.config(hides, NONFINITE_ALERTS),
-        "alerts/rlexporter.tmpl": template("rlexporter.tmpl"),
+        "alerts/rlexporter.tmpl": alertmanager.messages(),
         **{f"alerts/runbooks/{name}": page for name, page in runbooks.pages().items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
-        **{
-            f"grafana/alerting/{name}": text
-            for name, text in grafana_alerting.files(rules_text, NONFINITE_ALERTS).items()
-        },
+        **{f"grafana/alerting/{name}": text for name, text in grafana_alerting.files(rules_text).items()},
         "rlexporter/commands/links.json": links.as_json(),
         "grafana/kustomization.yaml": template("dashboards/kustomization.yaml"),
         "deploy/kubernetes/kustomization.yaml": template("kustomization.yaml"),

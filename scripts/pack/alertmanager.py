@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
+from rlexporter.commands.generate import IDENTITY
+from rlexporter.model.condition import Family
+from scripts.pack import first_steps
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
-from scripts.pack.template import filled
+from scripts.pack.template import filled, template
 
 _OURS = 'alertname=~"RL.+"'
 # Without it, an alert that has no run would hide, and be hidden by, every other that has none: absent labels are equal.
 _HAS_RUN = 'run=~".+"'
-_RUN = ("cluster", "namespace", "run")
-_AT_MOST = {"critical": "critical|warning", "warning": "warning"}
+_TOLD_APART = (Family.CRASH, Family.EXPORTER, MANY_RUNS.family)
+"""What a warning is told of beside something critical: the process, its exporter, and many runs."""
 
 
 class Inhibition(NamedTuple):
@@ -34,24 +36,20 @@ def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence
     Raises:
         ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
     """
-    rules = "\n".join(map(_rule, inhibitions(hides, order)))
-    pages = [
-        filled("alertmanager-page.yml", receiver=name, resolved=resolved)
-        for name, resolved in (("page", "true"), ("page-final", "false"))
-    ]
     return filled(
         "alertmanager.yml",
+        identity=", ".join(IDENTITY),
         watchdog=WATCHDOG,
         storm=MANY_RUNS.alert,
-        final="|".join(final(order)),
-        inhibit_rules=rules,
-        pages="".join(pages),
+        inhibit_rules="\n".join(map(_rule, inhibitions(hides, order))),
+        slack=template("alertmanager-slack.yml"),
     )
 
 
-def final(order: Sequence[str]) -> tuple[str, ...]:
-    """Return the alerts on what cannot mend itself: values that are no numbers, and runs that are dead."""
-    return RUN_FAILED.alert, RUN_VANISHED.alert, *order
+def messages() -> str:
+    """Return the file of templates, with the labels that tell runs apart, and with what to do first."""
+    text = template("rlexporter.tmpl").replace("IDENTITY", '" "'.join(IDENTITY))
+    return text.replace("REMEDIES", first_steps.as_template())
 
 
 def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> list[Inhibition]:
@@ -69,32 +67,32 @@ def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None
 
 
 def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str]) -> Iterator[Inhibition]:
+    apart = "|".join(family.label for family in _TOLD_APART)
     yield Inhibition(
-        "Critical hides the warning of the same condition.",
+        "A run that pages is one message: its warnings wait, but for those on its process and its exporter.",
         (_OURS, _HAS_RUN, 'severity="critical"'),
-        (_OURS, _HAS_RUN, 'severity="warning"'),
-        ("alertname", "condition", *_RUN),
+        (_OURS, _HAS_RUN, 'severity="warning"', f'family!~"{apart}"'),
+        IDENTITY,
     )
     comment = "A cause hides its symptoms, but none that is worse than itself."
     for causes, symptoms in hides:
-        for severity, hidden in _AT_MOST.items():
-            yield Inhibition(
-                comment,
-                (_OURS, _HAS_RUN, f'severity="{severity}"', _families(causes)),
-                (_OURS, _HAS_RUN, f'severity=~"{hidden}"', _families(symptoms)),
-                _RUN,
-            )
-            comment = ""
+        yield Inhibition(
+            comment,
+            (_OURS, _HAS_RUN, _families(causes)),
+            (_OURS, _HAS_RUN, _families(symptoms)),
+            (*IDENTITY, "severity"),
+        )
+        comment = ""
     comment = "What comes first in a step hides what comes after it; mostly the rules of Prometheus have done so."
     for place, alert in enumerate(order[:-1], 1):
         later = (_HAS_RUN, f'alertname=~"{"|".join(order[place:])}"')
-        yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, _RUN)
+        yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, IDENTITY)
         comment = ""
     yield Inhibition(
         "A storm hides what began in it, and nothing that begins later or is worse.",
         (f'alertname="{MANY_RUNS.alert}"', 'condition=~".+"'),
         (_OURS, f'alertname!="{MANY_RUNS.alert}"', 'condition=~".+"'),
-        (*_RUN, "condition", "severity"),
+        (*IDENTITY, "condition", "severity"),
     )
 
 

@@ -1,11 +1,12 @@
-"""What an alert says of its run: templates of Prometheus, which ask its rules for step, limit and checkpoint.
+"""What an alert says of its run: templates of Prometheus, which have step, limit and checkpoint from labels.
 
 Each names the run and the step first. Values are from the step in which it began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions import evidence
@@ -13,7 +14,6 @@ from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import promql
 
-_RUN = ("cluster", "namespace", "job", "run")
 _NAMED = "Run {{ $labels.run }}"
 _ONE_OR_NONE = 0.5
 """The limit of signals that are 1 or 0: the summary says all there is."""
@@ -27,6 +27,12 @@ _COUNTED = {
 }
 
 
+_COUNT = ': {{ $value | printf "%.0f" }} {{ $noun }}{{ if ne $value 1.0 }}s{{ end }}'
+_MANY = 4
+_CONDITION, _NAMED_ONCE = "$labels.condition", 3
+"""What a choice is made by, and for so many choices it gets a shorter name."""
+
+
 def by_condition(texts: Mapping[str, str], between: str = "") -> str:
     """Return a template of the text of the condition that an alert is about, by its name; the last is for all others.
 
@@ -34,19 +40,45 @@ def by_condition(texts: Mapping[str, str], between: str = "") -> str:
     """
     named: dict[str, list[str]] = {}
     for name, text in texts.items():
-        named.setdefault(text, []).append(f'"{name}"')
+        named.setdefault(text, []).append(name)
     *choices, (last, _) = named.items()
     if not choices:
         return last
-    cases = (f"if eq $labels.condition {' '.join(names)} }}}}{text}" for text, names in choices)
-    return "{{- " + f"{between}{{{{- else ".join(cases) + f"{between}{{{{- else }}}}{last}{{{{ end }}}}"
+    named_once = len(choices) >= _NAMED_ONCE
+    cases = (f"if {_any_of(names, texts, '$of' if named_once else _CONDITION)} }}}}{text}" for text, names in choices)
+    return (
+        ("{{- $of := $labels.condition }}" + between if named_once else "")
+        + "{{- "
+        + f"{between}{{{{- else ".join(cases)
+        + f"{between}{{{{- else }}}}{last}{{{{ end }}}}"
+    )
+
+
+def _any_of(names: Sequence[str], among: Iterable[str], condition: str) -> str:
+    """Return a test for any of ``names``, by a first word that no other ``among`` them has, if there are many."""
+    first, *others = {name.partition("_")[0] for name in names}
+    if len(names) >= _MANY and not others and sum(name.startswith(f"{first}_") for name in among) == len(names):
+        return f'match "^{first}_" {condition}'
+    return f"eq {condition} {' '.join(map(json.dumps, names))}"
 
 
 def of_conditions(conditions: Sequence[Condition] = CONDITIONS) -> str:
-    """Return the description of alerts on any of ``conditions``: Prometheus is asked once for all that it says."""
-    told = sorted(filter(promql.alerts, conditions), key=lambda each: _numbers(each) == _NUMBER)
-    numbers = by_condition({each.name: _numbers(each) for each in told}, "\n")
-    return "\n".join((_ASKED, _NAMED, _SUBJECT, _STEP, f"{numbers}.", _GOOD, _HOURS))
+    """Return the description of alerts on any of ``conditions``."""
+    told = [*filter(promql.alerts, conditions)]
+    nouns = {each.name: f'{{{{ $noun = "{_counted(each)}" }}}}' for each in told if _counted(each)}
+    others = {each.name: _numbers(each) for each in told if not _counted(each)}
+    numbers = by_condition(dict(sorted(others.items(), key=lambda each: each[1] == _NUMBER)), "\n") if others else ""
+    if nouns:
+        counted = by_condition({**nouns, **({"": ""} if others else {})}, "\n")
+        numbers = (
+            f'{{{{- $noun := "" }}}}\n{counted}\n{{{{- if $noun }}}}{_COUNT}\n{{{{- else }}}}{numbers}{{{{ end }}}}'
+        )
+    return "\n".join((_NAMED, _SUBJECT, _STEP, f"{numbers}.", _GOOD, _HOURS))
+
+
+def _counted(condition: Condition) -> str:
+    """Return what the value of a condition is a number of; empty where it is none."""
+    return _COUNTED.get(SIGNAL_NAMED[condition.signal].unit, "")
 
 
 def _numbers(condition: Condition) -> str:
@@ -54,60 +86,38 @@ def _numbers(condition: Condition) -> str:
     unit = SIGNAL_NAMED[condition.signal].unit
     if not unit and all(limit.value == _ONE_OR_NONE for limit in condition.limits):
         return ""
-    if unit in _COUNTED:
-        return f': {{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
     if unit == "fraction":
-        return ": {{ $value | humanizePercentage }}" + _limit("humanizePercentage")
+        return ": {{ $value | humanizePercentage }}" + _with("limit", ", limit {{ humanizePercentage . }}")
     if unit == evidence.UNIT:
-        form = 'printf "1 in 10^%.3g"'
-        return f": a chance of {{{{ $value | {form} }}}}{_limit(form)}"
+        limit = _with("limit", ", limit 1 in 10^{{ . }}")
+        return f': a chance of {{{{ $value | printf "1 in 10^%.3g" }}}}{limit}'
     return _NUMBER
 
 
-def _limit(form: str) -> str:
-    return _found(_FACT.format("threshold"), f", limit {{{{ .Value | {form} }}}}")
+def _with(label: str, text: str) -> str:
+    """Return a part of a template: ``text``, about ``.``, where the alert was found with this label."""
+    return f"{{{{- with $labels.{label} }}}}{text}{{{{ end }}}}"
 
 
-def _found(test: str, text: str) -> str:
-    """Return a part of a template: ``text`` about the ``.Value`` of what was asked for and passes ``test``."""
-    return f"{{{{- range $found }}}}{{{{ if {test} }}}}{text}{{{{ end }}}}{{{{ end }}}}"
-
-
-_LABELS = ",".join(f"{name}=%q" for name in _RUN)
-_GIVEN = " ".join(f"$labels.{name}" for name in _RUN)
-"""What selects by the labels of a run in the format of a query, and what fills that format."""
-
-
-def _asked(query: str, given: str) -> str:
-    """Return a part of a template that asks Prometheus: ``query`` is the format, which ``given`` fills.
-
-    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so each has one.
-    """
-    return f'{{{{ $found := printf "{query}" {given} | query -}}}}'
-
-
-_ASKED = _asked(
-    f'rl:alert_fact{{condition=\\"%s\\",severity=\\"%s\\",{_LABELS}}}', f"$labels.condition $labels.severity {_GIVEN}"
+_SHORT = r'reReplaceAll "(\\.[0-9]*?[1-9][0-9]{3})[0-9]+" "$1" .'
+"""What makes a number in a label as short as one of four digits: a template cannot make it a number again."""
+_SUBJECT = _with("subject", ", {{ . }}")
+_UNIT = _with("unit", '{{ if ne . "reward" }} {{ . }}{{ end }}')
+_NUMBER = ': {{ $value | printf "%.4g" }}' + _UNIT + _with("limit", f", limit {{{{ {_SHORT} }}}}")
+_STEP = _with("step", ", step {{ . }}")
+_GOOD = _with("checkpoint", " The last good checkpoint is that of step {{ . }}.")
+_HOURS = _with("gpu_hours", " {{ . }} GPU hours were spent since it went wrong.")
+STOP_OR_LOOK = (
+    '{{ if eq $labels.severity "critical" }}Stop the run if it still runs'
+    + _with("checkpoint", ", and resume from the checkpoint of step {{ . }}")
+    + ".{{ else }}Let the run go on, and look at it today.{{ end }}"
 )
-_FACT = 'eq .Labels.fact "{}"'
-_SUBJECT = _found(".Labels.subject", ", {{ .Labels.subject }}")
-_UNIT = _found('and .Labels.unit (ne .Labels.unit "reward")', " {{ .Labels.unit }}")
-_NUMBER = ': {{ $value | printf "%.4g" }}' + _UNIT + _limit('printf "%.4g"')
-_STEP = _found(_FACT.format("step"), ', step {{ .Value | printf "%.0f" }}')
-_GOOD = _found(
-    _FACT.format("last_good_checkpoint_step"), ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
-)
-_HOURS = _found(_FACT.format("gpu_hours"), ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.')
-_END = (
-    _asked(f'rl:run_fact{{fact=~\\"step|last_good_checkpoint_step\\",{_LABELS}}}', _GIVEN)
-    + _found(_FACT.format("step"), ' Its last step was {{ .Value | printf "%.0f" }}.')
-    + _GOOD
-)
+"""What to do first about something wrong with a run, as the verdict of the process has it in the first of its steps."""
+_END = _with("step", " Its last step was {{ . }}.") + _GOOD
 
 
 def from_outside(alert: PrometheusAlert) -> str:
     """Return the description of an alert that only Prometheus can raise."""
-    said = alert.description.replace("LABELS", _LABELS).replace("GIVEN", _GIVEN)
-    if alert.of_run:
-        said = f"{_NAMED}: {said}" + (_END if alert.tells_checkpoint else "")
-    return said
+    if not alert.of_run:
+        return alert.description
+    return f"{_NAMED}: {alert.description}" + (_END if alert.tells_checkpoint else "")

@@ -2,22 +2,23 @@
 
 Prometheus goes on recording what rules ask for. Each alert becomes one rule of Grafana that asks Prometheus the same.
 
-Two things differ in its templates. It cannot ask Prometheus in a text: what would be asked for is left out. And a `$`
-in a label stands for a variable of the environment in such a file, so texts say `.Labels` instead of `$labels`.
+Two things differ. A label of the query is one of the alert, and none can be dropped: so a rule asks for what is wrong
+without what `rl:alert` knows of it, and its texts leave that out. And a `$` in a label stands for a variable of the
+environment in such a file, so texts say `.Labels` instead of `$labels`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from rlexporter.catalog.conditions import BY_ALERT
-from scripts.pack import descriptions, links
-from scripts.pack.alertmanager import final
+from rlexporter.commands.generate import IDENTITY
+from scripts.pack import descriptions, first_steps, links
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
+from scripts.pack.recording_rules import TOLD
 from scripts.pack.template import filled, template
 
 _DATA_SOURCE = "prometheus"
@@ -31,23 +32,16 @@ _ROW = "is_null($A) == 0"
 It has one operand. Two would be joined by labels, and a row whose labels are a part of those of another be there twice.
 """
 
-_QUERIES = (
-    (re.compile(r"\{\{ \$found := .*? \| query -\}\}"), ""),
-    (re.compile(r"\{\{- range \$found \}\}\{\{ if .*?\{\{ end \}\}\{\{ end \}\}"), ""),
-    (re.compile(r"\{\{ with (?:(?!\}\}).)*\| query \}\}(?:.*?\{\{ else \}\}(.*?)|.*?)\{\{ end \}\}"), r"\1"),
-)
-"""Where texts ask Prometheus, and what stands there instead: what they say if it answers nothing."""
-
 _RUN = "{{ with $labels.run }}{{ urlquery . }}{{ else }}%24__all{{ end }}"
 _DASHBOARD = r"""{{ externalURL | reReplaceAll "/\\z" "" }}""" + links.OF_ALL.replace("%24__all", _RUN)
 """The row of the run in the fleet, which leads to its dashboard: that of the run depends on what Grafana cannot ask."""
 
 
-def files(rules_text: str, order: tuple[str, ...]) -> dict[str, str]:
-    """Return the files, by name, for the rules file; ``order`` is that of `scripts.pack.alertmanager.config`."""
+def files(rules_text: str) -> dict[str, str]:
+    """Return the files, by name, for the rules file."""
     groups = yaml.safe_load(rules_text)["groups"]
     alerts = [_rule(each) for group in groups for each in group["rules"] if "alert" in each]
-    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "final": "|".join(final(order))}
+    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "identity": ", ".join(IDENTITY)}
     group = {"orgId": 1, "name": "rlexporter", "folder": "RL alerts", "interval": _INTERVAL, "rules": alerts}
     return {
         "rules.yml": filled("grafana/rules.yml", groups=_yaml([group])),
@@ -65,7 +59,7 @@ def _rule(alert: Mapping[str, Any]) -> dict[str, Any]:
         "title": name,
         "condition": "B",
         "data": [
-            _stage("A", "prometheus", _DATA_SOURCE, expr=alert["expr"], instant=True, range=False),
+            _stage("A", "prometheus", _DATA_SOURCE, expr=_untold(alert["expr"]), instant=True, range=False),
             _stage("B", "__expr__", "__expr__", type="math", expression=_ROW),
         ],
         "noDataState": "OK",
@@ -75,7 +69,7 @@ def _rule(alert: Mapping[str, Any]) -> dict[str, Any]:
         **keep,
         "missing_series_evals_to_resolve": 1,
         "annotations": notes,
-        "labels": {each: _text(said) for each, said in alert["labels"].items()},
+        "labels": {each: _text(said) for each, said in alert["labels"].items() if said},
         "isPaused": False,
     }
 
@@ -89,19 +83,31 @@ def _stage(ref: str, kind: str, uid: str, **model: Any) -> dict[str, Any]:
     }
 
 
+def _untold(expr: str) -> str:
+    """Return what an alert asks for, without the labels that its texts are made of in Prometheus."""
+    adds = expr.startswith("rl:alert{") or "group_left (subject)" in expr or "group_left (seen)" in expr
+    return f"max without ({', '.join(TOLD)}) ({expr})" if adds else expr
+
+
 def _notes(alert: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations; the description says of the alert's own conditions what that of the rules says of all."""
-    notes: dict[str, str] = alert["annotations"]
-    conditions = BY_ALERT.get(alert["alert"])
-    told = {"description": descriptions.of_conditions(conditions)} if conditions else {}
-    return {**notes, **told, "dashboard": _DASHBOARD}
+    """Return the annotations; what the rules say of all conditions is said of the alert's own."""
+    name, notes = alert["alert"], {each: said for each, said in alert["annotations"].items() if each != "cause"}
+    conditions = BY_ALERT.get(name)
+    if conditions:
+        steps = first_steps.of_conditions()
+        of_each = {each.name: steps[each.name] for each in conditions if each.name in steps}
+        notes |= {
+            "description": descriptions.of_conditions(conditions),
+            "action": f"{notes['action']} {descriptions.by_condition(of_each)}",
+        }
+    elif name in first_steps.of_others():
+        notes["action"] = first_steps.of_others()[name]
+    return {**notes, "dashboard": _DASHBOARD}
 
 
 def _text(template_text: str) -> str:
     """Return a text or label for Grafana."""
     text = "".join(template_text.splitlines())
-    for asked, instead in _QUERIES:
-        text = asked.sub(instead, text)
     return text.replace("$labels.", ".Labels.").replace("$value", ".Values.A.Value").strip()
 
 

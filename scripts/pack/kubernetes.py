@@ -6,7 +6,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from scripts.pack.alertmanager import Inhibition, final, inhibitions
+from rlexporter.commands.generate import IDENTITY
+from scripts.pack.alertmanager import Inhibition, inhibitions
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from scripts.pack.template import filled
 
@@ -14,11 +15,16 @@ _MATCHER = re.compile(r'^(\w+)(=~|!~|!=|=)"(.*)"$')
 
 # What a page and a message say. An AlertmanagerConfig cannot bring a template file, and one that names a template
 # which is not there tells nobody: so the texts stand by themselves. A page is always critical, a heartbeat never seen.
+_LABELS = "stringSlice " + " ".join(f'"{name}"' for name in IDENTITY)
+_IS_CAUSE = "(and .Annotations.cause (eq .Annotations.cause .Labels.condition))"
+_EACH = (
+    "{{{{ range (or .Alerts.Firing .Alerts) }}}}{{{{ if {} }}}} {{{{ .Labels.alertname }}}}{{{{ end }}}}{{{{ end }}}}"
+)
 _TITLE = (
     '[{{ if eq .Status "firing" }}{{ .CommonLabels.severity }}{{ else }}resolved{{ end }}] '
-    '{{ or .CommonLabels.run .CommonLabels.cluster "RL training" }}:'
-    "{{ range (or .Alerts.Firing .Alerts) }} {{ .Labels.alertname }}{{ end }}"
-)
+    '{{ or .CommonLabels.run .CommonLabels.cluster "RL training" }}'
+    "{{ with .CommonLabels.team }}, team {{ . }}{{ end }}{{ with .CommonLabels.user }}, user {{ . }}{{ end }}:"
+) + "".join(map(_EACH.format, (_IS_CAUSE, f"not {_IS_CAUSE}")))
 _TIME = (
     '&from={{ (.StartsAt.Add -10800000000000).UnixMilli }}&to={{ (.StartsAt.Add 120000000000).UnixMilli }}{{ "\\n" }}'
 )
@@ -26,13 +32,13 @@ _TEXT = (
     '{{ range .Alerts }}*[{{ if eq .Status "resolved" }}resolved{{ else }}{{ .Labels.severity }}{{ end }}] '
     '{{ .Labels.alertname }}*{{ "\\n" }}{{ .Annotations.summary }}{{ "\\n" }}'
     '{{ with .Annotations.description }}{{ . }}{{ "\\n" }}{{ end }}'
+    '{{ with .Annotations.action }}First: {{ . }}{{ "\\n" }}{{ end }}'
     '{{ with .Annotations.runbook_url }}Runbook: {{ . }}{{ "\\n" }}{{ end }}'
     f"{{{{ if .Annotations.dashboard_url }}}}Dashboard: {{{{ .Annotations.dashboard_url }}}}{_TIME}{{{{ end }}}}"
     f"{{{{ if .Annotations.panel_url }}}}Panel: {{{{ .Annotations.panel_url }}}}{_TIME}{{{{ end }}}}{{{{ end }}}}"
     "{{ if and .Alerts.Firing .CommonLabels.run }}Silence this run: {{ .ExternalURL }}/#/silences/new?filter=%7B"
-    '{{ range .CommonLabels.SortedPairs }}{{ if match "^(cluster|namespace|run)$" .Name }}'
-    '{{ printf "%s=%q" .Name .Value | urlquery | reReplaceAll "[+]" "%20" }}'
-    '{{ if ne .Name "run" }}%2C{{ end }}{{ end }}{{ end }}%7D{{ end }}'
+    f'{{{{ $labels := .CommonLabels }}}}{{{{ range {_LABELS} }}}}{{{{ if ne . "{IDENTITY[0]}" }}}}%2C{{{{ end }}}}'
+    '{{ printf "%s=%q" . (index $labels .) | urlquery | reReplaceAll "[+]" "%20" }}{{ end }}%7D{{ end }}'
 )
 
 
@@ -46,7 +52,7 @@ def prometheus_rule(rules_text: str) -> str:
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the AlertmanagerConfig; the arguments are those of `scripts.pack.alertmanager.config`."""
     rules = "".join(map(_rule, inhibitions(hides, order))).rstrip()
-    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "final": "|".join(final(order))}
+    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "identity": ", ".join(IDENTITY)}
     gaps = {"title": _TITLE, "text": _TEXT, **names}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)
 

@@ -9,6 +9,7 @@ import json
 
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import BY_ALERT
+from rlexporter.commands.generate import IDENTITY
 from scripts.pack import promql
 from scripts.pack.dashboards import fleet
 from scripts.pack.dashboards.families import GRPO, PPO
@@ -16,11 +17,13 @@ from scripts.pack.dashboards.linked import panel_id
 from scripts.pack.descriptions import by_condition
 from scripts.pack.outside import PROMETHEUS_ALERTS
 
-VARIABLES = ("cluster", "namespace", "job")
+VARIABLES = tuple(name for name in IDENTITY if name != "run")
 """Labels of an alert that a link hands to a dashboard as variables; Grafana passes over those it does not know."""
 
 _PPO_RUNS = PPO.runs.replace('"', '\\"')
-_IS_PPO = f'printf "last_over_time(rl_run_info{{run=%q,{_PPO_RUNS}}}[1d])" $labels.run | query'
+_OF_RUN = ",".join(f"{name}=%q" for name in IDENTITY)
+_GIVEN = " ".join(f"$labels.{name}" for name in IDENTITY)
+_IS_PPO = f'printf "last_over_time(rl_run_info{{{_OF_RUN},{_PPO_RUNS}}}[1d])" {_GIVEN} | query'
 _UID = f"{{{{ with {_IS_PPO} }}}}{PPO.uid}{{{{ else }}}}{GRPO.uid}{{{{ end }}}}"
 _WHERE = "".join(f"{{{{ with $labels.{name} }}}}&var-{name}={{{{ urlquery . }}}}{{{{ end }}}}" for name in VARIABLES)
 OF_RUN = f"/d/{_UID}?var-run={{{{ urlquery $labels.run }}}}{_WHERE}"

@@ -1,12 +1,12 @@
 """Alerts on what only Prometheus can see, such as a target that is silent or a run that keeps restarting.
 
-``expr`` is PromQL as in `scripts.pack.recording_rules`, which has worked out what most select. ``LABELS`` and ``GIVEN``
-in a description stand for the labels of a run in the format of a query, and for what fills it.
+``expr`` is PromQL as in `scripts.pack.recording_rules`, which has worked out what most select, and has put what a
+description says beside the value into labels. Alerts drop those.
 """
 
 from __future__ import annotations
 
-from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, RUN_VANISHED
+from rlexporter.catalog.alerts import RUN_END_UNSEEN, RUN_FAILED, RUN_STALLED, RUN_VANISHED
 from rlexporter.model.condition import Family, PrometheusAlert, Severity
 
 LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
@@ -22,13 +22,14 @@ MANY_RUNS = PrometheusAlert(
     family=Family.STORM,
     severity=Severity.CRITICAL,
     milder=True,
-    expr="rl:storm_member * 0 + on (cluster) group_left () rl:runs_seen\nor rl:storm_member * 0",
+    expr="rl:storm_member * 0 + on (cluster, severity) group_left (seen) rl:storm_runs",
     summary="Five or more runs became sick within a quarter of an hour.",
-    description='Many{{ if $value }} of the {{ $value | printf "%.0f" }}{{ end }} runs'
+    description='{{ $value | printf "%.0f" }}{{ with $labels.seen }} of the {{ . }}{{ end }} runs'
     "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
     '{{ if eq $labels.severity "critical" }}became sick{{ else }}began to warn{{ end }} '
     "within a quarter of an hour.",
-    meaning="Many runs do not break by themselves at the same time: look for what they share. One message of each "
+    meaning="Many runs do not break in one way at one time by themselves: look for what they share. A storm is five "
+    "runs or more with one kind of fault (the first word of `condition`), or ten with any. One message of each "
     "severity names them, up to ten, and is sent again as more join them; what began in the storm is not told a second "
     "time. What begins later, or is worse, is told as ever, of these runs too. The storm ends when no run has joined "
     "it for a quarter of an hour; its alerts last as long as what they stand for.",
@@ -37,12 +38,18 @@ MANY_RUNS = PrometheusAlert(
         "A rollout of a driver, an image or a configuration.",
     ),
     remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
-    source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once",
+    source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once; ten and one "
+    "in ten of any fault: six faults that had nothing to do with each other came within a quarter of an hour",
     of_run=False,
 )
 """The alert of a storm: it stands for each alert that began in it, and all of it is one message."""
 
-PROCESS_ALERTS = {"run_failed": RUN_FAILED, "run_vanished": RUN_VANISHED, "run_stalled": RUN_STALLED}
+PROCESS_ALERTS = {
+    "run_failed": RUN_FAILED,
+    "run_vanished": RUN_VANISHED,
+    "run_stalled": RUN_STALLED,
+    "run_end_unseen": RUN_END_UNSEEN,
+}
 """The alerts on a run's process, by the names of their conditions in `rl:condition`."""
 
 _LIVE = 'rl:run_state{state=~"starting|running"}'
@@ -52,6 +59,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     RUN_VANISHED,
     RUN_STALLED,
     RUN_FAILED,
+    RUN_END_UNSEEN,
     PrometheusAlert(
         alert="RLRunRestarting",
         family=Family.CRASH,
@@ -74,9 +82,9 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         severity=Severity.WARNING,
         expr="rl:run_steps_lost\n"
         "> 2 * (\n"
-        '  max without (name, LOST) (rl_hyperparameter{name="save_steps",rank="0"} >= 1)\n'
-        "  or max without (name, LOST) (\n"
-        '    (rl_hyperparameter{name="save_steps",rank="0"} < 1) * ignoring (name) rl_steps_planned{rank="0"}\n'
+        "  max without (name, LOST) (\n"
+        '    rl_hyperparameter{name="save_steps",rank="0"} >= 1\n'
+        '    or (rl_hyperparameter{name="save_steps",rank="0"} < 1) * ignoring (name) rl_steps_planned{rank="0"}\n'
         "  )\n"
         "  or rl:run_steps_lost * 0\n"
         ")",
@@ -102,7 +110,6 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         causes=("It waits in the queue.", "Nobody queued it again, or the new attempt dies before it is seen."),
         remedies=("Look at the queue; submit it again. Silence the run if it was meant to end.",),
         source="half an hour",
-        tells_checkpoint=True,
     ),
     PrometheusAlert(
         alert="RLTargetSilent",
@@ -132,17 +139,25 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRankStraggles",
         family=Family.SLOW,
         severity=Severity.WARNING,
-        expr="rl:rank_lag_fraction > 0.25\n"
-        "and rl:rank_lag_fraction > 2 * avg_over_time(rl:rank_lag_fraction[1h] offset 30m)",
+        expr="(\n"
+        "  rl:rank_lag_fraction > 0.25 and ignoring (alertname, alertgroup, alertstate, severity, family) (\n"
+        "    rl:rank_lag_fraction > 2 * avg_over_time(rl:rank_lag_fraction[1h] offset 30m)\n"
+        '    or last_over_time(ALERTS{alertname="RLRankStraggles",alertstate="firing"}[15m])\n'
+        "  )\n"
+        "  or rl:rank_lag_fraction > 0.5\n"
+        ") * ignoring (subject) group_left (subject) max without (rank) (\n"
+        '  label_replace(topk without (rank) (1, rl:rank_work_fraction) ^ 0, "subject", "$1", "rank", "(.+)")\n'
+        ")",
         wait="15m",
-        summary="One rank has become slow, and the others wait for it.",
+        summary="One rank is slow, and the others wait for it.",
         description="the others wait for {{ $value | humanizePercentage }} of the time"
-        '{{ with printf "topk(1, rl:rank_work_fraction{LABELS})" GIVEN | query }} for rank '
-        "{{ (. | first).Labels.rank }}{{ end }}.",
+        "{{ with $labels.subject }} for rank {{ . }}{{ end }}.",
         meaning="In generation and rewards a rank works by itself, and ranks wait for each other afterwards. The "
         "difference between the slowest and the fastest one is more than a quarter of the time, and twice what it was "
-        "an hour ago. Ranks that differ from the start, such as one that alone asks a judge, are the run's own way "
-        "and no alert. It needs the ranks to serve (`RLEXPORTER_RANKS=timings`), and two hours of the run.",
+        "an hour ago; the alert then fires for as long as it is more than a quarter. A rank that is slow from its "
+        "first step is told where the others wait for more than half of the time: what is less may be the run's own "
+        "way, as where one rank alone asks a judge. It needs the ranks to serve (`RLEXPORTER_RANKS=timings`), and "
+        "half an hour of the run.",
         causes=(
             "A GPU that is throttled, or shared with another job.",
             "A judge, sandbox or file system that answers one node late.",
@@ -151,6 +166,27 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         remedies=("The dashboard of ranks shows which one and in which phase; look at its node.",),
         source="Relax issue 334 takes 1.2 times the mean for a straggler; no recorded run has one: live runs of two "
         "ranks (tests/e2e/test_ranks.py)",
+    ),
+    PrometheusAlert(
+        alert="RLRanksMissing",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr="count without (rank) (rl:rank_missing)\n"
+        "* ignoring (subject) group_left (subject) max without (rank) (\n"
+        '  label_replace(topk without (rank) (1, rl:rank_missing), "subject", "$1", "rank", "(.+)")\n'
+        ")",
+        summary="A rank is no longer scraped, and its run goes on.",
+        description='{{ $value | printf "%.0f" }} of its ranks{{ with $labels.subject }} (rank {{ . }}, say){{ end }} '
+        "can no longer be scraped, and rank 0 goes on.",
+        meaning="A rank other than 0 trained, and no scrape of it has succeeded for five minutes, while rank 0 says "
+        "that the run goes on. A NaN that only this rank sees is told by nobody. Ranks that end with their run, that "
+        "an attempt of fewer ranks does without, or that are back within five minutes are no alert.",
+        causes=(
+            "The process of the rank was killed, or hangs: the others will soon wait for it in a collective.",
+            "Its node is not reachable, or its target is no longer discovered.",
+        ),
+        remedies=("Look for the rank on /targets, then at its process and at its node.",),
+        source="five minutes: a rank that is restarted is found within one or two",
     ),
     PrometheusAlert(
         alert="RLRankZeroMissing",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlexporter.catalog.causes import FATAL
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.commands.generate import TARGETS
 from rlexporter.model.condition import Condition, Severity
 from scripts.pack.outside import LOST_WITHOUT
 
 LOST = ", ".join(LOST_WITHOUT)
-_NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
+NONFINITE = "nonfinite_[^e].+|reward_.*lost"
+"""The conditions on values that are no numbers; tests compare it with the table."""
 
 
 def expand(expression: str) -> str:
@@ -23,7 +22,7 @@ def expand(expression: str) -> str:
     scraped in, which `rlexporter generate --job` replaces.
     """
     found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
-    found = re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+    found = re.sub(r"\bNONFINITE\b", f'condition=~"{NONFINITE}"', found)
     return found.replace("TARGETS", TARGETS)
 
 
@@ -39,5 +38,4 @@ def named(conditions: Sequence[Condition]) -> str:
 
 def alert_on(conditions: Sequence[Condition]) -> str:
     """Return the alert on conditions: the value as one began, by severity, while it holds or has begun lately."""
-    informs = any(len(alerts(each)) < len(each.limits) for each in conditions)
-    return f"rl:condition{{{named(conditions)}" + (',severity!="info"}' if informs else "}")
+    return f"rl:alert{{{named(conditions)}}}"

@@ -2,12 +2,14 @@
 
 All rules are in one group: they are evaluated in order, each with what those before it have just recorded, and a cause
 and its symptom reach Alertmanager together. The YAML needs no library: it has texts as JSON strings and expressions
-as blocks. The description that alerts on conditions share stands once, as a YAML anchor.
+as blocks. What alerts have in common stands once, as a YAML anchor that the others merge: that they drop the labels of
+which their texts are made, and the description of alerts on conditions.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -16,20 +18,41 @@ from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import descriptions, links, promql
 from scripts.pack.descriptions import by_condition
 from scripts.pack.outside import MANY_RUNS, PROMETHEUS_ALERTS, WATCHDOG
-from scripts.pack.recording_rules import RECORDING_RULES, RecordingRule
+from scripts.pack.recording_rules import RECORDING_RULES, TOLD, RecordingRule
 from scripts.pack.template import filled
 
-_LINE = 100
-_DESCRIPTION = "the description"
+_WORD, _PLAIN = re.compile("[a-z_]+"), re.compile(r"\w((?!: | #).)*")
+"""What YAML reads as a text without quotes: words other than yes, no, true and the like, and most of PromQL."""
+_OF_RUNS = re.compile(r"\b(rl|rlexporter)_\w+")
+"""Series that runs serve: `rlexporter generate --match` puts anything into their selectors."""
+_CAUSE = "the condition that the verdict on the run names first"
 
 
 def rules() -> str:
     """Return the file."""
-    alerts = [each for each in map(_told, BY_ALERT.values()) if each]
-    parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS)]
-    parts += [_conditions(each, first=each is alerts[0]) for each in alerts]
-    parts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
+    conditions = [each for each in map(_told, BY_ALERT.values()) if each]
+    alerts = [_outside(MANY_RUNS), *map(_on_conditions, conditions)]
+    alerts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
+    parts = [*map(_record, RECORDING_RULES), _merged(_merged("".join(alerts), "drops", _drops()), "said", _said())]
     return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=links.runbook(WATCHDOG))
+
+
+def _drops() -> str:
+    """Return the labels that all alerts drop: what is set to nothing is no label, but texts still see what it was."""
+    return " {" + _pairs(dict.fromkeys(TOLD, "")) + "}"
+
+
+def _said() -> str:
+    """Return the annotations that alerts on conditions have in common."""
+    description = textwrap.indent(_written(descriptions.of_conditions()), "  ").strip()
+    action = _quoted(descriptions.STOP_OR_LOOK)
+    cause = f"&cause {_quoted('{{ $labels.cause }}')}"
+    return f"\n          description: {description}\n          action: {action}\n          cause: {cause}"
+
+
+def _merged(alerts: str, name: str, of_all: str) -> str:
+    """Return ``alerts``, of which the first that merges ``name`` says what it is."""
+    return alerts.replace(f"<<: *{name}", f"<<: &{name}{of_all}", 1)
 
 
 def _told(conditions: Sequence[Condition]) -> list[Condition]:
@@ -37,27 +60,27 @@ def _told(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 def _record(rule: RecordingRule) -> str:
-    comment = textwrap.indent(textwrap.fill(rule.help, 110), " " * 6 + "# ")
-    labels = _pairs("labels", rule.labels) if rule.labels else ""
-    return f"{comment}\n      - record: {rule.name}\n{_block('expr', promql.expand(rule.expr))}{labels}"
+    comment = f"    # {rule.help.partition('. ')[0].removesuffix('.')}."
+    labels = f"      labels: {{{_pairs(rule.labels)}}}\n" if rule.labels else ""
+    return f"{comment}\n    - record: {rule.name}\n{_block('expr', promql.expand(rule.expr))}{labels}"
 
 
 def _alert(
     alert: str, expr: str, times: Mapping[str, str], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str:
-    head = f"      - alert: {alert}\n{_block('expr', expr)}"
-    waits = "".join(f"        {name}: {time}\n" for name, time in times.items() if time)
-    return head + waits + _pairs("labels", labels) + _pairs("annotations", annotations)
+    head = f"    - alert: {alert}\n{_block('expr', expr)}"
+    waits = "".join(f"      {name}: {time}\n" for name, time in times.items() if time)
+    notes = "".join(f"        {key}: {_written(value)}\n" for key, value in annotations.items())
+    drops = "<<: *drops, " if "rl:alert{" in expr or "group_left (s" in expr else ""
+    return head + waits + f"      labels: {{{drops}{_pairs(labels)}}}\n      annotations:\n{notes}"
 
 
-def _pairs(name: str, pairs: Mapping[str, str]) -> str:
-    if name == "labels":
-        return f"        labels: {{{', '.join(f'{key}: {_quoted(value)}' for key, value in pairs.items())}}}\n"
-    return f"        {name}:\n" + "".join(f"          {key}: {_written(value)}\n" for key, value in pairs.items())
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value if _WORD.fullmatch(value) else _quoted(value)}" for key, value in pairs.items())
 
 
-def _conditions(each: Sequence[Condition], *, first: bool) -> str:
-    """Return the alert on conditions that have it in common; the ``first`` of all states the description."""
+def _on_conditions(each: Sequence[Condition]) -> str:
+    """Return the alert on conditions that have it in common."""
     alert = each[0].alert
     made = _alert(
         alert,
@@ -66,16 +89,15 @@ def _conditions(each: Sequence[Condition], *, first: bool) -> str:
         {"family": by_condition({one.name: one.family.label for one in each})},
         {
             "summary": by_condition({one.name: one.summary for one in each}, "\n"),
-            "description": _DESCRIPTION,
             "runbook_url": links.runbook(alert),
         },
     )
-    text = f"&description {_written(descriptions.of_conditions())}" if first else "*description"
-    return made.replace(_quoted(_DESCRIPTION), text)
+    return made.replace("      annotations:\n", "      annotations:\n        <<: *said\n", 1)
 
 
 def _outside(each: PrometheusAlert) -> str:
     severity = {} if each.milder else {"severity": each.severity.value}
+    cause = {"cause": _CAUSE} if each.expr.startswith("rl:alert{") else {}
     return _alert(
         each.alert,
         promql.expand(each.expr),
@@ -84,6 +106,7 @@ def _outside(each: PrometheusAlert) -> str:
         {
             "summary": each.summary,
             "description": descriptions.from_outside(each),
+            **cause,
             "runbook_url": links.runbook(each.alert),
         },
     )
@@ -91,7 +114,11 @@ def _outside(each: PrometheusAlert) -> str:
 
 def _written(text: str) -> str:
     """Return an annotation for YAML. Lines of a template are made one again: it takes away what is between them."""
-    return _quoted(text) if "\n" not in text else ">-\n" + textwrap.indent(text, " " * 12)
+    if text == _CAUSE:
+        return "*cause"
+    if _PLAIN.fullmatch(text) and "{" not in text:
+        return text
+    return _quoted(text) if "\n" not in text else ">-\n" + textwrap.indent(text, " " * 10)
 
 
 def _quoted(text: str) -> str:
@@ -100,6 +127,6 @@ def _quoted(text: str) -> str:
 
 
 def _block(name: str, text: str) -> str:
-    if "\n" not in text and len(text) < _LINE and '"' in text and "'" not in text:
-        return f"        {name}: '{text}'\n"
-    return f"        {name}: |-\n" + textwrap.indent(text, " " * 10) + "\n"
+    if "\n" not in text and _PLAIN.fullmatch(text) and not _OF_RUNS.search(text):
+        return f"      {name}: {text}\n"
+    return f"      {name}: |-\n" + textwrap.indent(text, " " * 8) + "\n"

@@ -29,6 +29,15 @@ FOR_PEOPLE = {"rl:run_gpu_seconds", "rl:run_cause"}
 """What no rule reads: dashboards and people do."""
 
 
+KEPT = {"run", "condition", "severity", "cluster", "instance"}
+"""What texts may name that the alert itself has."""
+
+
+def dropped(rule: dict[str, Any]) -> set[str]:
+    """The labels of a rule's series that its alert has not."""
+    return {name for name, value in rule["labels"].items() if not value}
+
+
 def _names(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:rl|rlexporter)_\w+\b", re.sub(r'"[^"]*"', "", expression)))
 
@@ -36,15 +45,13 @@ def _names(expression: str) -> set[str]:
 def test_every_limit_has_its_alert() -> None:
     """No limit of a condition without an alert, no alert that nobody expects."""
     by_condition = {
-        (rule["alert"], condition, limited)
+        (rule["alert"], condition)
         for rule in ALERTS
-        for names, limited in re.findall(r'^rl:condition\{condition=~?"([\w|]+)"(,severity!="info")?\}$', rule["expr"])
+        for names in re.findall(r'^rl:alert\{condition=~?"([\w|]+)"\}$', rule["expr"])
         for condition in names.split("|")
         if rule["alert"] not in PROMETHEUS_ALERTS
     }
-    informs = {condition for _, condition, _ in INFORMS}
-    expected = {(alert, each, ',severity!="info"' if each in informs else "") for alert, each, _ in RAISED}
-    assert by_condition == expected
+    assert by_condition == {(alert, each) for alert, each, _ in RAISED}
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS), "one rule for each name"
     outside = {
         rule["alert"]: rule["labels"].get("severity", "") for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS
@@ -55,18 +62,20 @@ def test_every_limit_has_its_alert() -> None:
 def _wrong(rule: dict[str, Any]) -> Iterator[str]:
     """What is wrong with an alert."""
     notes, expr = rule["annotations"], rule["expr"]
-    asked = set(re.findall(r"\b(?:rl:\w+|rl_\w+)", notes["description"]))
     of_run = rule["alert"] not in ("RLManyRunsSick", "RLExporterWatchdog", "RLTargetSilent")
+    judged = expr.startswith("rl:alert{")
+    more = {"cause", *(["action"] if rule["alert"] not in PROMETHEUS_ALERTS else [])} if judged else set()
     lost = {label for each in re.findall(r"(?:without|by) \(([^)]*)\)", expr) for label in each.split(", ")}
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
     right = {
         "name": re.fullmatch(r"RL[A-Z]\w+", rule["alert"]),
-        "annotations": set(notes) == {"summary", "description", "runbook_url"},
+        "annotations": set(notes) == {"summary", "description", "runbook_url", *more},
+        "query": not re.search(r"\bquery\b", " ".join(notes.values())),
         "summary": re.fullmatch(r".+\.({{ end }})?", notes["summary"]) and "query" not in notes["summary"],
         "end of the description": re.sub(r"({{ end }})+$", "", notes["description"]).endswith("."),
         "run in the description": "{{ $labels.run }}" in notes["description"] or not of_run,
-        "series in the description": asked <= RECORDING_RULES | set(NAMED),
         "label that changes": not any("$value" in label for label in rule["labels"].values()),
+        "labels of its texts": {*re.findall(r"\$labels\.(\w+)", " ".join(notes.values()))} <= dropped(rule) | KEPT,
         "severity": rule["labels"].get("severity", "") == PROMETHEUS_ALERTS.get(rule["alert"], ""),
         "series": _names(expr) <= set(NAMED) and set(re.findall(r"rl:\w+", expr)) <= RECORDING_RULES,
         "rate": "rate(" not in expr,
@@ -171,9 +180,14 @@ def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
         "exp_annotations": {
             "summary": found.summary,
             "description": f"Run {run}, step 40{numbers}.",
+            "action": "Stop the run if it still runs." if severity == "critical" else LOOK,
+            "cause": "",
             "runbook_url": f"{RUNBOOKS}/{found.alert}.md",
         },
     }
+
+
+LOOK = "Let the run go on, and look at it today."
 
 
 @pytest.mark.parametrize("generation", EACH_GENERATION)
@@ -185,6 +199,8 @@ def test_an_alert_says_all_that_is_known(generation: str, tmp_path: Path) -> Non
     run = Process([("running", 2400)], events=events, more={**known, "rl_last_good_checkpoint_step": 30.0})
     told, other = _told("a", "kl_high", "critical"), _told("a", "ratio_high", "critical")
     more = " The last good checkpoint is that of step 30. 3.3 GPU hours were spent since it went wrong."
+    stop = "Stop the run if it still runs, and resume from the checkpoint of step 30."
+    told["exp_annotations"]["action"] = other["exp_annotations"]["action"] = stop
     told["exp_annotations"]["description"] = f"Run a, tokens, step 40: 7 nats, limit 3.{more}"
     other["exp_annotations"]["description"] = f"Run a, step 41: 7, limit 3.{more}"
     said = [

@@ -144,12 +144,12 @@ def test_storms(generation: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize(("severity", "became"), [("critical", "became sick"), ("warning", "began to warn")])
 def test_a_storm_says_of_how_many_runs(generation: str, severity: str, became: str, tmp_path: Path) -> None:
-    """Of those that are seen; where none is any more, it says that they are many."""
+    """And of those that are seen how many there are."""
     processes = [*(sick(run, 600, 900, severity) for run in FIVE), lasting("r5", 900)]
     labels = {"job": "rl", "namespace": "ml", "condition": "kl_high", "severity": severity, "family": "storm"}
     notes = {
         "summary": "Five or more runs became sick within a quarter of an hour.",
-        "description": f"Many of the 6 runs {became} within a quarter of an hour.",
+        "description": f"5 of the 6 runs {became} within a quarter of an hour.",
         "runbook_url": f"{RUNBOOKS}/RLManyRunsSick.md",
     }
     told = [{"exp_labels": labels | {"run": run}, "exp_annotations": notes} for run in FIVE]

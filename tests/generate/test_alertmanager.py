@@ -21,12 +21,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from scripts.pack.alertmanager import config
+from rlexporter.commands.generate import IDENTITY
+from scripts.pack.alertmanager import config, messages
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from tests.programs import printed
 from tests.tools import (
     EACH_ALERTMANAGER,
-    ROOT,
     Alertmanager,
     Webhook,
     alertmanager,
@@ -39,7 +39,6 @@ pytestmark = pytest.mark.waits
 STORM = MANY_RUNS.alert
 ORDER = ("RLFirst", "RLSecond", "RLThird")
 CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))), ORDER)
-TEMPLATE = ROOT / "alerts" / "rlexporter.tmpl"
 PAST = "2020-01-01T00:00:00Z"
 
 
@@ -49,6 +48,7 @@ def alert(name: str, severity: str, family: str = "", **labels: str) -> dict[str
     annotations = {
         "summary": f"{name} is the matter.",
         "description": "kl is 7 at step 12.",
+        "action": "Stop the run.",
         "runbook_url": "http://docs/a.md",
         "dashboard_url": "http://g/d/a?var-run=a",
         "panel_url": "http://g/d/a?var-run=a&viewPanel=7",
@@ -75,14 +75,15 @@ class Case:
 
 
 BROKEN: list[dict[str, str]] = [{"cluster": "many", "run": f"sick-{i:02}", "condition": "stalled"} for i in range(12)]
+ELSEWHERE = [{**of, "cluster": "elsewhere", "team": team} for team in ("x", "y") for of in BROKEN[:3]]
 SICK = [alert("RLStalled", "critical", "stall", **of) for of in BROKEN]
 CASES = {
     "cause first": Case([cause(run="a"), symptom(run="a")], {("page", "RLNonFinite")}),
     "symptom first": Case([symptom(run="b"), cause(run="b")], {("page", "RLNonFinite")}),
     "hides what is milder": Case([symptom("warning", run="c"), cause(run="c")], {("page", "RLNonFinite")}),
     "warning hides warning": Case([cause("warning", run="d"), symptom("warning", run="d")], {("chat", "RLNonFinite")}),
-    "warning does not hide critical": Case(
-        [cause("warning", run="e"), symptom(run="e")], {("chat", "RLNonFinite"), ("page", "RLKLHigh")}
+    "warning does not hide critical, and waits": Case(
+        [cause("warning", run="e"), symptom(run="e")], {("page", "RLKLHigh")}
     ),
     "another run": Case(
         [cause(run="g-1"), symptom("warning", run="g-2")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
@@ -99,13 +100,21 @@ CASES = {
         [cause(namespace="j"), cause("warning", namespace="j"), symptom("warning", namespace="j")],
         {("page", "RLNonFinite"), ("chat", "RLNonFinite"), ("chat", "RLKLHigh")},
     ),
-    "critical hides its warning": Case(
-        [cause("warning", run="k"), cause(run="k"), alert("RLGradient", "warning", "grad", run="k")],
-        {("page", "RLNonFinite"), ("chat", "RLGradient")},
+    "critical and warnings are one message": Case(
+        [
+            cause("warning", run="k", condition="other"),
+            cause(run="k", condition="one"),
+            alert("RLGradient", "warning", "grad", run="k"),
+        ],
+        {("page", "RLNonFinite")},
     ),
-    "critical does not hide the warning of another condition": Case(
-        [cause("warning", run="u", condition="other"), cause(run="u", condition="one")],
-        {("page", "RLNonFinite"), ("chat", "RLNonFinite")},
+    "what a warning says of the process is told all the same": Case(
+        [
+            cause(run="u"),
+            alert("RLRunNotBack", "warning", "crash", run="u"),
+            alert("RLExporterErrors", "warning", "exporter", run="u"),
+        ],
+        {("page", "RLNonFinite"), ("chat", "RLRunNotBack"), ("chat", "RLExporterErrors")},
     ),
     "hidden by what is hidden": Case(
         [cause(run="l"), alert("RLStalled", "critical", "stall", run="l"), alert("RLSlow", "warning", "slow", run="l")],
@@ -136,8 +145,8 @@ CASES = {
         {("page", STORM), ("page", "RLLater"), ("chat", "RLExporterErrors")},
     ),
     "the storm first": Case(
-        [alert(STORM, "critical", "storm", **of, namespace="x") for of in BROKEN[:6]]
-        + [alert("RLStalled", "critical", "stall", **of, namespace="x") for of in BROKEN[:6]],
+        [alert(STORM, "critical", "storm", **of) for of in ELSEWHERE]
+        + [alert("RLStalled", "critical", "stall", **of) for of in ELSEWHERE],
         {("page", STORM)},
     ),
     "a storm of warnings": Case(
@@ -164,6 +173,54 @@ CASES = {
         [cause(run="q"), symptom("warning", run="q")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
     ),
 }
+SHARED = {"cluster": "c", "namespace": "n", "job": "rl", "run": "shared"}
+X, Y = {**SHARED, "team": "x"}, {**SHARED, "team": "y"}
+TWO = {
+    "two teams: critical of one, warning of the other": Case(
+        [symptom(**X, condition="kl_high"), symptom("warning", **Y, condition="kl_high")],
+        {("page", "RLKLHigh"), ("chat", "RLKLHigh")},
+    ),
+    "two teams: NaN of one, another fault of the other": Case(
+        [cause(**X), symptom(**Y)], {("page", "RLNonFinite"), ("page", "RLKLHigh")}
+    ),
+    "two teams: the first of an order, and the last": Case(
+        [alert("RLFirst", "critical", "nan", **X), alert("RLThird", "critical", "nan", **Y)],
+        {("page", "RLFirst"), ("page", "RLThird")},
+    ),
+    "two teams: warnings of each": Case(
+        [cause("warning", **X), symptom("warning", **Y)], {("chat", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+    "two teams: a storm of one": Case(
+        [
+            alert(STORM, "warning", "storm", **X, condition="kl_high"),
+            symptom("warning", **X, condition="kl_high"),
+            symptom("warning", **Y, condition="kl_high"),
+        ],
+        {("chat", STORM), ("chat", "RLKLHigh")},
+    ),
+    "two users": Case(
+        [cause(**SHARED, user="ada"), symptom("warning", **SHARED, user="bob")],
+        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+    ),
+    "two jobs": Case(
+        [cause(**SHARED), symptom("warning", **{**SHARED, "job": "other"})],
+        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+    ),
+    "a team, and none": Case(
+        [cause(**X), symptom("warning", **SHARED)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+    "no team, and one": Case(
+        [cause(**SHARED), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+    "a team and a user, and the team alone": Case(
+        [cause(**X, user="ada"), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+}
+"""Two runs of one name, each with a label that the other has not, or has another value of."""
+CASES |= TWO
+for _number, _name in enumerate(TWO):
+    for _alert in CASES[_name].alerts:
+        _alert["labels"]["run"] = f"shared-{_number}"  # cases must not hide each other
 for _name, _case in CASES.items():
     for _alert in _case.alerts:
         _alert["labels"]["case"] = _name
@@ -191,7 +248,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """All cases at once, since each has to wait; then two causes end."""
     for wait in (4, 20, 60):
         folder: Path = tmp_path_factory.mktemp("alertmanager")
-        (folder / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+        (folder / "rlexporter.tmpl").write_text(messages())
         with Webhook() as webhook, mail_server() as (mail_port, mails):
             played = Played(webhook, mails)
             with alertmanager(request.param, folder, wired(webhook, mail_port, folder, wait)) as server:
@@ -213,7 +270,7 @@ def send(server: Alertmanager) -> None:
 
 def play(server: Alertmanager, played: Played) -> None:
     """Wait for all that is to be told; two causes end meanwhile."""
-    last = cause(run="last", case="last")
+    last = cause("warning", run="last", case="last")
     server.post(last)
     eventually(lambda: played.alerts("last"))
     assert ("chat", "RLKLHigh") not in names(played, "hidden until its cause ends")
@@ -223,7 +280,7 @@ def play(server: Alertmanager, played: Played) -> None:
     eventually(lambda: len(played.webhook.bodies("/heartbeat")) > 1)
     with suppress(AssertionError):  # what is missing is said by the test of its case
         eventually(lambda: all(case.told <= names(played, name) for name, case in CASES.items()))
-    eventually(lambda: any("last" in mail["Subject"] for mail in played.mails))
+    eventually(lambda: any("] m: " in mail["Subject"] for mail in played.mails))
     server.post(CASES["watchdog"].alerts[0] | {"startsAt": PAST, "endsAt": PAST})
     time.sleep(1)
 
@@ -306,33 +363,53 @@ def test_one_page(played: Played) -> None:
 
 
 def test_resolved(played: Played) -> None:
-    """What is over is told as over, where it was told; the heartbeat only ever as firing."""
-    assert [receiver for receiver, _ in played.alerts("last", "resolved")] == ["page"]
-    assert {body["status"] for body in played.webhook.bodies("/heartbeat")} == {"firing"}
+    """What is over is told as over in a chat; a pager and the heartbeat only ever hear of what is firing."""
+    assert [receiver for receiver, _ in played.alerts("last", "resolved")] == ["chat"]
+    assert {body["status"] for path in ("/heartbeat", "/page") for body in played.webhook.bodies(path)} == {"firing"}
+    assert {event["event_action"] for event in played.webhook.bodies("/pagerduty")} == {"trigger"}
+    assert not any("resolved" in mail["Subject"] for mail in played.mails)
+    titles = [body["attachments"][0]["title"] for body in played.webhook.bodies("/slack")]
+    assert "[resolved] last: RLNonFinite" in titles
+
+
+def test_teams_and_users_are_apart(played: Played) -> None:
+    """No message is of two runs of one name, of which each has its own; what each is told has its own label."""
+    told = [
+        (path, [one["labels"] for one in body["alerts"]])
+        for path, body in list(played.webhook.received)
+        if path in ("/page", "/chat")
+    ]
+    for case in TWO:
+        of_case = [labels for _, labels in told if labels[0]["case"] == case and labels[0]["alertname"] != STORM]
+        identities = [{tuple(each.get(name, "") for name in IDENTITY) for each in labels} for labels in of_case]
+        assert [len(each) for each in identities] == [1] * len(identities), case
+        assert len(set().union(*identities)) == len(CASES[case].told) or "storm" in case, case
 
 
 def test_messages(played: Played) -> None:
     """PagerDuty, mail and Slack show the run and what is the matter."""
     text = (
-        "*[critical] RLNonFinite*\nRLNonFinite is the matter.\nkl is 7 at step 12.\n"
+        "*[critical] RLNonFinite*\nRLNonFinite is the matter.\nkl is 7 at step 12.\nFirst: Stop the run.\n"
         "Runbook: http://docs/a.md\nDashboard: http://g/d/a?var-run=a THEN\n"
         "Panel: http://g/d/a?var-run=a&viewPanel=7 THEN"
     )
     events = {event["payload"]["summary"]: event for event in played.webhook.bodies("/pagerduty") if "payload" in event}
     event = events["[critical] h (one): RLNonFinite"]
     assert (event["routing_key"], event["payload"]["severity"]) == ("key", "critical")
-    assert silenced(event["payload"]["custom_details"]["firing"]) == (text, '{namespace="one",run="h"}')
+    assert silenced(event["payload"]["custom_details"]["firing"]) == (text, matchers(namespace="one", run="h"))
     ten = ", ".join(f"sick-{i:02}" for i in range(10))
     storm = events[f"[critical] many: {STORM}: {ten} and 2 more"]
     said = f"kl is 7 at step 12.\nConditions: stalled\nRuns: {ten} and 2 more\nRunbook: http://docs/a.md\n"
     assert storm["payload"]["custom_details"]["firing"].startswith(f"*[critical] {STORM}*\n{said}Dashboard: ")
+    six = ", ".join(f"sick-{i:02} ({team})" for team in "xy" for i in range(3))
+    (title,) = (title for title in events if "] elsewhere: " in title)
+    assert sorted(title.partition(f"{STORM}: ")[2].split(", ")) == sorted(six.split(", "))
     mails = {mail["Subject"]: mail for mail in played.mails}
-    assert "[resolved] last: RLNonFinite" in mails
     (part,) = (part for part in mails["[critical] m: RLGradient, RLNonFinite"].walk() if not part.is_multipart())
     content = part.get_payload(decode=True)
     assert isinstance(content, bytes)
     both = f"{text.replace('RLNonFinite', 'RLGradient')}\n\n{text}"
-    assert silenced(content.decode().replace("\r\n", "\n").strip()) == (both, '{run="m"}')
+    assert silenced(content.decode().replace("\r\n", "\n").strip()) == (both, matchers(run="m"))
     (chat,) = (
         body["attachments"][0]
         for body in played.webhook.bodies("/slack")
@@ -340,9 +417,13 @@ def test_messages(played: Played) -> None:
     )
     assert chat["color"] == "warning"
     milder = text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
-    assert silenced(chat["text"]) == (milder, '{namespace="two",run="h"}')
-    (storm,) = (event for title, event in events.items() if STORM in title)
+    assert silenced(chat["text"]) == (milder, matchers(namespace="two", run="h"))
     assert "Silence" not in storm["payload"]["custom_details"]["firing"]
+
+
+def matchers(**labels: str) -> str:
+    """Those that a silence of a run is made of: of a label that it has not, that it is absent."""
+    return "{" + ",".join(f"{name}={json.dumps(labels.get(name, ''))}" for name in IDENTITY) + "}"
 
 
 def silenced(text: str) -> tuple[str, str]:
@@ -366,7 +447,7 @@ def test_starts_as_it_is(tmp_path: Path) -> None:
             "http://127.0.0.1:9099": f"http://127.0.0.1:{webhook.port}",
             "group_wait: 30s": "group_wait: 0s",
         }
-        (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+        (tmp_path / "rlexporter.tmpl").write_text(messages())
         with alertmanager("new", tmp_path, replaced(CONFIG, changes)) as server:
             server.post(cause(run="a"))
             eventually(lambda: webhook.bodies("/page"))
@@ -377,16 +458,20 @@ def test_starts_as_it_is(tmp_path: Path) -> None:
 def test_routes(tmp_path: Path) -> None:
     """Each kind of alert has its receiver; with the comments of the example taken off, each owner."""
     opened = re.sub(r"# (- matchers: \['team=|  receiver: chat-)", r"\1", CONFIG)
-    assert opened.count("receiver: chat-") == CONFIG.count("#   receiver: chat-") == 2
+    assert opened.count("receiver: chat-") == CONFIG.count("#   receiver: chat-") == 4
     path = tmp_path / "alertmanager.yml"
     path.write_text(opened.replace("receivers:\n", "receivers:\n  - name: chat-ada\n  - name: chat-llm\n", 1))
-    (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+    (tmp_path / "rlexporter.tmpl").write_text(messages())
     assert "1 templates" in amtool("check-config", str(path))
     told = {
-        "alertname=RLFirst severity=critical run=a": "page-final",
-        "alertname=RLRunFailed severity=critical run=a": "page-final",
-        "alertname=RLRunVanished severity=critical run=a": "page-final",
-        f"alertname={STORM} severity=critical cluster=a": "page-final",
+        "alertname=RLFirst severity=critical run=a": "page",
+        "alertname=RLRunFailed severity=critical run=a": "page",
+        "alertname=RLRunVanished severity=critical run=a": "page",
+        f"alertname={STORM} severity=critical cluster=a": "page",
+        f"alertname={STORM} severity=critical cluster=a team=llm": "page",
+        f"alertname={STORM} severity=warning cluster=a team=llm": "chat-llm",
+        f"alertname={STORM} severity=warning cluster=a team=llm user=ada": "chat-ada",
+        f"alertname={STORM} severity=warning cluster=a team=vision": "chat",
         "alertname=NodeDown severity=critical run=a": "null",
         "alertname=RLKLHigh run=a severity=warning team=llm user=ada": "chat-ada",
         "alertname=RLKLHigh run=a severity=warning team=llm user=bob": "chat-llm",
@@ -410,18 +495,20 @@ def test_template(tmp_path: Path) -> None:
     data = {"status": "firing", "alerts": alerts, "commonLabels": common, "groupLabels": {}, "commonAnnotations": {}}
     data["externalURL"] = "http://am"
     (tmp_path / "data.json").write_text(json.dumps(data))
+    (tmp_path / "rlexporter.tmpl").write_text(messages())
     rendered = amtool(
-        *("template", "render", f"--template.glob={TEMPLATE}", f"--template.data={tmp_path / 'data.json'}"),
+        *("template", "render", f"--template.glob={tmp_path / 'rlexporter.tmpl'}"),
+        f"--template.data={tmp_path / 'data.json'}",
         '--template.text={{ template "rlexporter.title" . }}\n{{ template "rlexporter.text" . }}',
     )
     title, *text = rendered.splitlines()
-    assert title == f"[critical] {common['run']} (eu/team): RLKLHigh, RLKL"
+    assert title == f"[critical] {common['run']} (eu/team, user ada): RLKLHigh, RLKL"
     told = "\n".join(text)
-    assert r'{cluster="eu",namespace="team",run="a \"b\" & c/+"}' in unquote(told)
+    assert r'{cluster="eu",namespace="team",job="",run="a \"b\" & c/+",team="",user="ada"}' in unquote(told)
     assert "\n\nOwner: ada\nSilence this run: " in told
     assert [line for line in text if line.startswith("*")] == [
-        "*[warning] RLKLHigh*",
         "*[critical] RLKLHigh*",
+        "*[warning] RLKLHigh*",
         "*[warning] RLKL*",
         "*[resolved] RLNonFinite*",
     ]

@@ -1,0 +1,38 @@
+"""What to do about an alert, beside stopping the run or looking at it: the first remedy of the catalog. One place."""
+
+from __future__ import annotations
+
+import json
+
+from rlexporter.catalog.conditions import CONDITIONS, STOP
+from scripts.pack import promql
+from scripts.pack.outside import PROMETHEUS_ALERTS
+
+
+def of_conditions() -> dict[str, str]:
+    """Return it by the name of the condition, for those that raise alerts."""
+    found = {
+        each.name: [text for text in each.remedies if text is not STOP] for each in CONDITIONS if promql.alerts(each)
+    }
+    return {name: texts[0] for name, texts in found.items() if texts}
+
+
+def of_others() -> dict[str, str]:
+    """Return it by the name of the alert, for those that only Prometheus can raise."""
+    return {each.alert: each.remedies[0] for each in PROMETHEUS_ALERTS if each.remedies}
+
+
+def as_template() -> str:
+    """Return a part of a template of Alertmanager that sets ``$remedy`` for an alert."""
+    cases = [*_cases("condition", of_conditions()), *_cases("alertname", of_others())]
+    return "{{- " + "\n{{- else ".join(cases) + "\n{{- end -}}"
+
+
+def _cases(label: str, texts: dict[str, str]) -> list[str]:
+    named: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        named.setdefault(text, []).append(json.dumps(name))
+    return [
+        f"if eq .Labels.{label} {' '.join(names)} -}}}}{{{{- $remedy = {json.dumps(text)} -}}}}"
+        for text, names in named.items()
+    ]
