@@ -82,6 +82,8 @@ _CLOCK = (
 
 _SEEN = "rl:run_last_seen_timestamp_seconds"
 _START = "rl:run_start_timestamp_seconds"
+_SEEN_SO_FAR = f"timestamp(rl:run_state) or last_over_time({_SEEN}[1h])"
+"""When Prometheus is back, series of rules from before are still there for five minutes: their time is that of then."""
 _ANSWERED, _UNSEEN, _GONE = "rl:run_answered_timestamp_seconds", "rl:run_end_unseen", "rl:run_gone_timestamp_seconds"
 _ATTEMPTS = (
     RecordingRule(
@@ -112,15 +114,10 @@ _ATTEMPTS = (
     ),
     RecordingRule(
         name=_SEEN,
-        expr="rl:run_state * 0 + time()\n"
-        "or (\n"
-        f"  last_over_time({_SEEN}[1h])\n"
-        "  == ignoring (state, attempt) group_left ()\n"
-        f"  max without (state, attempt) (last_over_time({_SEEN}[1h]))\n"
-        "  > time() - 86400\n"
-        f'  unless last_over_time({_SEEN}{{state=~"finished|stopped"}}[1h]) < time() - 3600\n'
-        "  unless ignoring (state, attempt) rl:run_state\n"
-        ")",
+        expr=f"({_SEEN_SO_FAR})\n"
+        f"== ignoring (state, attempt) group_left () max without (state, attempt) ({_SEEN_SO_FAR})\n"
+        "> time() - 86400\n"
+        f'unless last_over_time({_SEEN}{{state=~"finished|stopped"}}[1h]) < time() - 3600',
         help="When it was last seen, and how; kept for a day, for an hour if it ended well.",
     ),
     RecordingRule(
@@ -140,11 +137,8 @@ _ATTEMPTS = (
     ),
     RecordingRule(
         name=_UNSEEN,
-        expr="(\n"
-        f"  last_over_time({_ANSWERED}[1h]) == on () group_left () {_AWAY}\n"
-        f"  or last_over_time({_UNSEEN}[1h])\n"
-        ")\n"
-        f"unless {_ANSWERED}\n"
+        expr=f"last_over_time({_ANSWERED}[1h]) == on () group_left () {_AWAY}\n"
+        f"or last_over_time({_UNSEEN}[1h]) unless last_over_time({_ANSWERED}[1h]) > last_over_time({_UNSEEN}[1h])\n"
         f"and ignoring (state, attempt) {_SEEN}",
         help="A run that was there until Prometheus was away, and not since.",
     ),
@@ -551,7 +545,7 @@ _STORM = (
 OWN_WORK = 'phase=~"generation|reward"'
 """The phases in which a rank works by itself in a rollout, before ranks wait for each other."""
 _OF_A_PROCESS = ", ".join(label for label in LOST_WITHOUT if label != "rank")
-_OTHERS = f'max without (state, {_OF_A_PROCESS}) (last_over_time(rl_run_state{{rank!="0",state="running"}}[5m]'
+_OTHERS = f'max without (state, {_OF_A_PROCESS}) (last_over_time(rl_run_state{{rank!="0",state=~"running|failed"}}[5m]'
 _RANKS = (
     RecordingRule(
         name="rl:rank_work_fraction",

@@ -111,26 +111,39 @@ class Process:
         return found
 
 
-def series(processes: Iterable[Process], seconds: int, away: Sequence[tuple[int, int]] = ()) -> dict[str, str]:
-    """The series of these processes for so long; in the spans ``away`` nothing is scraped."""
+Spans = Sequence[tuple[int, int]]
+"""Seconds of the test, each from one on and until before another."""
+
+
+def series(processes: Iterable[Process], seconds: int, away: Spans = (), unwatched: Spans = ()) -> dict[str, str]:
+    """The series of these processes for so long.
+
+    In the spans ``away`` all scrapes fail, in those ``unwatched`` there is nobody who scrapes.
+    """
     every = list(processes)
     times = range(0, seconds + EVERY, EVERY)
     found: dict[str, dict[int, float]] = {}
     for process in every:
         for time in times:
-            if not any(begin <= time < end for begin, end in away):
+            if not within(time, away) and not within(time, unwatched):
                 for name, value in process.at(time).items():
                     found.setdefault(name, {})[time] = value
-    return {name: _written([values.get(time) for time in times]) for name, values in found.items()}
+    watched = [not within(time, unwatched) for time in times]
+    return {name: _written([values.get(time) for time in times], watched) for name, values in found.items()}
 
 
-def _written(values: Sequence[float | None]) -> str:
-    """The values in the short form of promtool; a series that was there and is not is stale."""
+def within(time: int, spans: Spans) -> bool:
+    """Whether a second lies in one of the spans."""
+    return any(begin <= time < end for begin, end in spans)
+
+
+def _written(values: Sequence[float | None], watched: Sequence[bool]) -> str:
+    """The values in the short form of promtool; a series that was there in the last scrape and is not is stale."""
     words: list[tuple[str, int]] = []
     before = None
-    for value in values:
+    for value, scraped in zip(values, watched, strict=True):
         word = f"{value:g}" if value is not None and value < 1e6 else "_" if value is None else repr(value)
-        if value is None and before is not None:
+        if value is None and before is not None and scraped:
             word = "stale"
         before = value
         if words and words[-1][0] == word:

@@ -33,6 +33,24 @@ LIVES: Mapping[str, tuple[list[Process], Said]] = {
         {420: (LOOK, "kl_jump"), 720: (ACT, "truncation")}, (300, LOOK, "kl_jump"), (600, ACT, "truncation")
     ),
     "over": life({420: (ACT, "kl_high"), 900: (FINE, "")}, (300, ACT, "kl_high"), (600, FINE, "")),
+    "what pages is act, though it has eased": life(
+        {420: (ACT, "nonfinite_loss"), 870: (ACT, "nonfinite_loss"), 1500: (LOOK, "nonfinite_loss")},
+        (300, ACT, "nonfinite_loss"),
+        (330, LOOK, "nonfinite_loss"),
+        events=(Event("nonfinite_loss", 300),),
+    ),
+    "what pages is act, though it is over": life(
+        {420: (ACT, "ratio_high"), 870: (ACT, "ratio_high"), 1500: (FINE, "")},
+        (300, ACT, "ratio_high"),
+        (330, FINE, ""),
+        events=(Event("ratio_high", 300),),
+    ),
+    "what warns is what the run says": life(
+        {420: (FINE, ""), 870: (FINE, "")},
+        (300, LOOK, "kl_jump"),
+        (330, FINE, ""),
+        events=(Event("kl_jump", 300, severity="warning"),),
+    ),
     "the process before what held": life(
         {600: (ACT, "kl_high"), 960: (ACT, "run_failed"), 2400: (ACT, "run_failed")},
         (300, ACT, "kl_high"),

@@ -43,6 +43,8 @@ def runs(number: int, first: int = 0) -> list[str]:
 
 
 FIVE, TWENTY = runs(5), runs(20)
+SIX = ("nonfinite_loss", "kl_high", "reward_drop", "entropy_collapsed", "grad_explosion", "ratio_high")
+"""Conditions of six kinds."""
 STORMS = {
     "five at once, for hours; then a sixth": case(
         [*(sick(run, 600, 3 * HOUR) for run in FIVE), sick("r5", 2 * HOUR, 3 * HOUR), lasting("r6", 3 * HOUR)],
@@ -126,6 +128,36 @@ STORMS = {
         [sick(run, 600, 2000, "warning") for run in FIVE],
         2000,
         {630: {"RLManyRunsSick/warning": FIVE, "RLManyRunsSick/critical": []}, 1900: {"RLManyRunsSick/warning": FIVE}},
+    ),
+    "six faults that have nothing to do with each other": case(
+        [
+            *(lasting(f"r{i}", 2000, **{name: 600 + 60 * i}) for i, name in enumerate(SIX[:4])),
+            Process([("running", 900), ("failed", 60)], instance="r4:1", run="r4"),
+            Process([("running", 700)], instance="r5:1", run="r5"),
+            *(lasting(run, 2000) for run in runs(10, 6)),
+        ],
+        2000,
+        {time: {"RLManyRunsSick": []} for time in range(600, 2000, 150)}
+        | {1100: {"RLRunFailed": ["r4"], "RLRunVanished": ["r5"], "RLManyRunsSick": []}},
+    ),
+    "processes that end in different ways are of one kind": case(
+        [
+            *(Process([("running", 900), ("failed", 60)], instance=f"{run}:1", run=run) for run in runs(2)),
+            *(Process([("running", 700)], instance=f"{run}:1", run=run) for run in runs(2, 2)),
+            Process([("running", 2000)], instance="r4:1", run="r4", hangs=330),
+        ],
+        2000,
+        {900: {"RLManyRunsSick": []}, 1200: {"RLManyRunsSick": FIVE}},
+    ),
+    "another fault in a storm is told by itself": case(
+        [*(sick(run, 600, 2000) for run in FIVE), lasting("r5", 2000, entropy_collapsed=660)],
+        2000,
+        {750: {"RLManyRunsSick": FIVE, "RLEntropyLow/critical": ["r5"]}, 1900: {"RLManyRunsSick": FIVE}},
+    ),
+    "ten faults of any kind": case(
+        [lasting(f"r{i}", 2000, **{name: 600}) for i, name in enumerate((*SIX[:5], *SIX[:5]))],
+        2000,
+        {615: {"RLManyRunsSick": runs(10)}, 1900: {"RLManyRunsSick": runs(10)}},
     ),
     "clusters are apart": case(
         [sick(run, 600, 2000, cluster="one" if i < 3 else "two") for i, run in enumerate(runs(6))],

@@ -230,7 +230,7 @@ def test_only_the_cause_is_told(tmp_path: Path) -> None:
         (storm,) = [titles for titles in at.incidents().values() if MANY_RUNS.alert in titles[0]]
         assert storm[-1] == f"[critical] sick: {MANY_RUNS.alert}: {', '.join(sorted(sick))}"
         said = at.told("sick 0", MANY_RUNS.alert)[-1].description
-        assert said == "Many of the 5 runs in cluster sick became sick within a quarter of an hour."
+        assert said == "5 of the 5 runs in cluster sick became sick within a quarter of an hour."
 
 
 @pytest.mark.slow
