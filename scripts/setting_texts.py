@@ -36,8 +36,8 @@ DESCRIPTIONS = {
     "on_critical_for": "The conditions that this is for, with commas between them; by default all that are critical.",
     "on_critical_patience": "For how many steps such a condition has to hold before.",
     "keep_good": (
-        "Keep copies of the last good checkpoints, `good-checkpoint-STEP`, which `save_total_limit` does not delete: `on` "
-        "or `off`."
+        "Keep copies of the last good checkpoints, `good-checkpoint-STEP`, which `save_total_limit` does not delete: "
+        "`on` or `off`."
     ),
     "gc_freeze": (
         "Leave what exists when the training begins out of Python's garbage collections until it ends: `on` or `off`. "

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rlexporter.atomic_file import write_whole
+from rlexporter.atomic_file import read_regular, write_whole
 
 MARK = "_rlexporter_checkpoint.json"
 APART = "_rlexporter"
@@ -55,10 +55,9 @@ class Mark:
 def read_mark(folder: Path) -> Mark | None:
     """Return what the file in ``folder`` says; None for a folder that is no checkpoint of ours."""
     try:
-        with open(folder / MARK, "rb", opener=_without_waiting) as file:
-            if folder.is_symlink() or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            said = json.loads(file.read(_MOST_BYTES))
+        if folder.is_symlink() or (folder / MARK).is_symlink():
+            return None
+        said = json.loads(read_regular(folder / MARK, _MOST_BYTES))
         files = {str(name): int(size) for name, size in said["files"].items()}
         proven = said.get("proven") is True
         return Mark(str(said["kind"]), str(said["run"]), int(said["attempt"]), int(said["step"]), files, proven)
@@ -158,10 +157,6 @@ def marked(parent: Path, run: str, kind: str) -> Iterator[tuple[Path, Mark]]:
         mark = read_mark(parent / name) if f"{kind}-checkpoint-" in name else None
         if mark is not None and (mark.run, mark.kind) == (run, kind):
             yield parent / name, mark
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _raise(error: OSError) -> None:

@@ -311,7 +311,9 @@ def test_nothing_of_ours_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.Mon
     names = {path.name for path in ours.iterdir()}
     assert "suspect-checkpoint-5" in names
     assert any(name.startswith("good-checkpoint-") for name in names)
-    assert [path.name for path in Path(trainer.args.output_dir).iterdir() if path.name.startswith(("sus", "good"))] == []
+    assert [
+        path.name for path in Path(trainer.args.output_dir).iterdir() if path.name.startswith(("sus", "good"))
+    ] == []
     assert "model.safetensors" in uploaded
     assert [name for name in uploaded if "suspect" in name or "good-" in name] == []
 

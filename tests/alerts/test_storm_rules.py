@@ -131,7 +131,7 @@ STORMS = {
     ),
     "six faults that have nothing to do with each other": case(
         [
-            *(lasting(f"r{i}", 2000, **{name: 600 + 60 * i}) for i, name in enumerate(SIX[:4])),
+            *(lasting(f"r{i}", 2000, "critical", "", **{name: 600 + 60 * i}) for i, name in enumerate(SIX[:4])),
             Process([("running", 900), ("failed", 60)], instance="r4:1", run="r4"),
             Process([("running", 700)], instance="r5:1", run="r5"),
             *(lasting(run, 2000) for run in runs(10, 6)),
@@ -155,7 +155,7 @@ STORMS = {
         {750: {"RLManyRunsSick": FIVE, "RLEntropyLow/critical": ["r5"]}, 1900: {"RLManyRunsSick": FIVE}},
     ),
     "ten faults of any kind": case(
-        [lasting(f"r{i}", 2000, **{name: 600}) for i, name in enumerate((*SIX[:5], *SIX[:5]))],
+        [lasting(f"r{i}", 2000, "critical", "", **{name: 600}) for i, name in enumerate((*SIX[:5], *SIX[:5]))],
         2000,
         {615: {"RLManyRunsSick": runs(10)}, 1900: {"RLManyRunsSick": runs(10)}},
     ),

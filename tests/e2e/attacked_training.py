@@ -27,7 +27,7 @@ from tests import tiny
 from tests.e2e.attacked import memory
 
 
-class Stopped(Exception):
+class EndedError(Exception):
     """What ends the training where it is to end so."""
 
 
@@ -51,7 +51,7 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
             self._meddle(Path(args.output_dir))
         if self.end.exists():
             if self.how == "raise":
-                raise Stopped
+                raise EndedError
             if self.how == "signal":
                 os.kill(os.getpid(), signal.SIGTERM)
             control.should_training_stop = True
@@ -60,8 +60,7 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
         folder.mkdir(exist_ok=True)
         ours = [path for path in folder.iterdir() if path.name.startswith(("good-", "suspect-", "."))]
         act = self.rng.choice(["add", "mkdir", "link", "pipe", "clear"])
-        target = folder / self.rng.choice(["good-checkpoint-", "suspect-checkpoint-"]) / ""
-        name = f"{target.name}{self.rng.randrange(1, 200)}"
+        name = f"{self.rng.choice(['good', 'suspect'])}-checkpoint-{self.rng.randrange(1, 200)}"
         if act == "add" and ours and (path := self.rng.choice(ours)).is_dir():
             (path / "mine.txt").write_text("mine")
         elif act == "clear":
@@ -69,7 +68,9 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
                 if path.name.startswith("suspect-") and path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
         elif act != "add" and not os.path.lexists(folder / name):
-            {"mkdir": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path), "pipe": os.mkfifo}[act](folder / name)
+            {"mkdir": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path), "pipe": os.mkfifo}[act](
+                folder / name
+            )
 
 
 def _reward(rng: random.Random) -> Any:
@@ -106,22 +107,33 @@ def main(port: str, seed: str, how: str, folder: str, addresses: str) -> None:
     )
     meddler = Meddler(rng, how, end)
     trainer.callback_handler.callbacks.insert(rng.choice([0, 99]), meddler)
-    settings: dict[str, Any] = {"on_critical": _asks(rng), "keep_good": True, "notify": addresses, "run": f"life-{seed}"}
+    settings: dict[str, Any] = {
+        "on_critical": _asks(rng),
+        "keep_good": True,
+        "notify": addresses,
+        "run": f"life-{seed}",
+    }
     exporter = rlexporter.attach(trainer, port=int(port), **settings)
     raised = ""
 
     def tell() -> None:
         found = exporter.snapshot.samples.items()
-        errors = {series.labels[0]: value for series, value in found if series.metric.series == "rlexporter_errors_total"}
+        errors = {
+            series.labels[0]: value for series, value in found if series.metric.series == "rlexporter_errors_total"
+        }
         grown = memory() - meddler.memories[len(meddler.memories) // 4]
         had = {"raised": raised, "step": trainer.state.global_step, "errors": errors, "grown": grown}
         told.write_text(json.dumps(had))
 
+    def leave() -> None:
+        tell()
+        sys.exit(0)
+
     if how == "signal":
-        signal.signal(signal.SIGTERM, lambda *_: (tell(), sys.exit(0)))
+        signal.signal(signal.SIGTERM, lambda *_: leave())
     try:
         trainer.train()
-    except Stopped:
+    except EndedError:
         tell()
         raise
     except BaseException as error:
