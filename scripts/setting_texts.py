@@ -25,7 +25,7 @@ DESCRIPTIONS = {
     "advertise": "The address in that target file, where the found one is wrong, and a name that loopback answers to.",
     "notify": (
         "Where messages go: addresses of [apprise](https://github.com/caronc/apprise), such as `discord://ID/TOKEN`, "
-        "with blanks between several ([notify.md](howto/notify.md)). Needs `pip install 'rlexporter[notify]'`."
+        "with blanks or commas between ([notify.md](howto/notify.md)). Needs `pip install 'rlexporter[notify]'`."
     ),
     "notify_warnings": "Send a message of a warning too, not only of what is critical.",
     "on_critical": (

@@ -257,11 +257,15 @@ def orders(value: object) -> Any:
 
 
 def addresses(value: object) -> tuple[str, ...]:
-    """Return addresses given as a sequence, or as a text with blanks between them."""
-    given = value.split() if isinstance(value, str) else value
-    if not isinstance(given, (list, tuple)):
+    """Return addresses given as a sequence, or as a text with blanks or commas between them.
+
+    A comma that no `scheme://` follows is part of an address: some list who is meant.
+    """
+    if isinstance(value, str):
+        value = [each for word in value.split() for each in re.split(r",+(?=\w+://)", word.strip(",")) if each]
+    if not isinstance(value, (list, tuple)):
         raise ValueError("must be addresses with blanks between them, or a list of them")
-    return tuple(map(str, given))
+    return tuple(map(str, value))
 
 
 def path(value: object) -> str:

@@ -79,6 +79,22 @@ def test_a_variable_that_is_no_setting_is_told_once(
     assert said.startswith(f"{name} is no setting of rlexporter, and is ignored; {meant}")
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("json://a json://b/", ["json://a", "json://b/"]),
+        ("json://a/,json://b/?x=1,ntfys://t", ["json://a/", "json://b/?x=1", "ntfys://t"]),
+        (" json://a, \n json://b,,slack://c , ", ["json://a", "json://b", "slack://c"]),
+        ("mailto://host/a@x.org,b@x.org", ["mailto://host/a@x.org,b@x.org"]),
+        ("slack,json://a", ["slack", "json://a"]),
+        (" , ", []),
+    ],
+)
+def test_addresses_have_blanks_or_commas_between_them(text: str, found: list[str]) -> None:
+    """As in other lists; a comma in an address is part of it."""
+    assert Settings.load({}, {"RLEXPORTER_NOTIFY": text}).notify == tuple(found)
+
+
 def test_labels_from_the_environment() -> None:
     """Written as pairs."""
     assert Settings.load({}, {"RLEXPORTER_LABELS": "team=llm, project=a=b,"}).labels == {

@@ -2,13 +2,15 @@
 
     python -m tests.e2e.attacked_training PORT SEED HOW FOLDER ADDRESSES
 
-HOW it ends: `finish`, `raise`, `stop` or `signal`. It ends once there is a file FOLDER/end. It is asked to save and to
-stop, keeps good checkpoints, and sends messages to ADDRESSES. FOLDER/told.json then has what has raised, its last step,
-the errors that were counted, and the memory of a quarter of its time and of the end, in bytes.
+HOW it ends: `stop`, `raise` or `signal`. It ends once there is a file FOLDER/end. It is asked to save, keeps good
+checkpoints, and sends messages to ADDRESSES. FOLDER/told.json then has what has raised, its last step, the places of
+the errors that were counted, how many bytes its memory has grown since a quarter of its time, and how many folders and
+files of others were put among ours, and are no longer there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -23,6 +25,7 @@ import torch
 from transformers import TrainerCallback
 
 import rlexporter
+from rlexporter.adapters.folders import MARK
 from tests import tiny
 from tests.e2e.attacked import memory
 
@@ -37,6 +40,8 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
     def __init__(self, rng: random.Random, how: str, end: Path) -> None:
         self.rng, self.how, self.end = rng, how, end
         self.memories: list[int] = []
+        self.theirs: set[int] = set()
+        """The numbers (inodes) of what others have put among ours. It stays the same when a folder is renamed."""
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
@@ -48,7 +53,8 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
         if len(self.memories) < 100_000:
             self.memories.append(memory())
         if self.rng.random() < 0.05:
-            self._meddle(Path(args.output_dir))
+            with contextlib.suppress(FileNotFoundError):  # a folder of ours has just gone
+                self._meddle(Path(args.output_dir))
         if self.end.exists():
             if self.how == "raise":
                 raise EndedError
@@ -56,21 +62,27 @@ class Meddler(TrainerCallback):  # type: ignore[misc] # transformers is not chec
                 os.kill(os.getpid(), signal.SIGTERM)
             control.should_training_stop = True
 
+    def lost(self, folder: Path) -> int:
+        """Return how many of the things of others are no longer in ``folder``, or in a folder there."""
+        return len(self.theirs - {path.lstat().st_ino for path in folder.rglob("*")})
+
     def _meddle(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        ours = [path for path in folder.iterdir() if path.name.startswith(("good-", "suspect-", "."))]
         act = self.rng.choice(["add", "mkdir", "link", "pipe", "clear"])
-        name = f"{self.rng.choice(['good', 'suspect'])}-checkpoint-{self.rng.randrange(1, 200)}"
-        if act == "add" and ours and (path := self.rng.choice(ours)).is_dir():
-            (path / "mine.txt").write_text("mine")
-        elif act == "clear":
+        ours = [path for path in folder.glob("*-checkpoint-*") if path.is_dir() and not path.is_symlink()]
+        new = folder / f"{self.rng.choice(['good', 'suspect'])}-checkpoint-{self.rng.randrange(1, 200)}"
+        if act == "clear":
             for path in ours:
-                if path.name.startswith("suspect-") and path.is_dir() and not path.is_symlink():
+                if path.name.startswith("suspect-") and (path / MARK).exists() and not (path / "mine.txt").exists():
                     shutil.rmtree(path)
-        elif act != "add" and not os.path.lexists(folder / name):
-            {"mkdir": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path), "pipe": os.mkfifo}[act](
-                folder / name
-            )
+            return
+        if act == "add" and ours:
+            new = self.rng.choice(ours) / "mine.txt"
+            new.write_text("mine")
+        elif act != "add" and not os.path.lexists(new):
+            {"mkdir": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path), "pipe": os.mkfifo}[act](new)
+        else:
+            return
+        self.theirs.add(new.lstat().st_ino)
 
 
 def _reward(rng: random.Random) -> Any:
@@ -118,12 +130,13 @@ def main(port: str, seed: str, how: str, folder: str, addresses: str) -> None:
 
     def tell() -> None:
         found = exporter.snapshot.samples.items()
-        errors = {
-            series.labels[0]: value for series, value in found if series.metric.series == "rlexporter_errors_total"
-        }
+        places = [
+            series.labels[0] for series, value in found if series.metric.series == "rlexporter_errors_total" and value
+        ]
         grown = memory() - meddler.memories[len(meddler.memories) // 4]
-        had = {"raised": raised, "step": trainer.state.global_step, "errors": errors, "grown": grown}
-        told.write_text(json.dumps(had))
+        lost = meddler.lost(Path(trainer.args.output_dir))
+        step = trainer.state.global_step
+        told.write_text(json.dumps({"raised": raised, "step": step, "errors": places, "grown": grown, "lost": lost}))
 
     def leave() -> None:
         tell()
@@ -136,7 +149,7 @@ def main(port: str, seed: str, how: str, folder: str, addresses: str) -> None:
     except EndedError:
         tell()
         raise
-    except BaseException as error:
+    except Exception as error:
         raised = repr(error)
         tell()
         raise
