@@ -123,7 +123,7 @@ def pack(
     targets = f"job=~{json.dumps(jobs, ensure_ascii=False)}"
     files = {}
     for name, text in _shipped():
-        if grafana_url and "/dashboards/" not in name:
+        if grafana_url and not name.startswith("grafana/"):
             text = _RUNBOOK.sub(lambda match: match[0] + _links(match[2], match[1], grafana_url), text)
         if not name.endswith(".md"):
             text = _placed(_identified(_matched(text, ",".join(matchers)), identity), places or {})
@@ -210,6 +210,8 @@ def _write(out: Path, files: Mapping[str, str]) -> None:
                 raise SetupError(f"{path} was not written by `rlexporter generate`: move it, or name another --out")
         for name, text in files.items():
             write_whole(out / name, text)
+    except UnfitFileError as error:
+        raise SetupError(f"cannot write {error.filename}: {error.strerror}; move it, or name another --out") from None
     except OSError as error:
         raise SetupError(f"cannot write {error.filename or out}: {error.strerror}") from None
 

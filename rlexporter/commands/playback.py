@@ -287,6 +287,7 @@ def write_beside(recorded: str | Path, out: Path, content: Iterable[bytes], opti
     try:
         if out.exists() and out.samefile(recorded):
             raise SetupError(f"{out} is the recording itself: name another file to write ({option})")
+        out.parent.stat()  # a folder that is not there is a slip: it is not made
         write_whole(out, content)
     except OSError as error:
         raise SetupError(f"cannot write {out}: {error.strerror} ({option})") from None

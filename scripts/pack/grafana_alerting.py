@@ -16,7 +16,7 @@ import yaml
 
 from rlexporter.catalog.conditions import BY_ALERT
 from rlexporter.commands.generate import IDENTITY
-from scripts.pack import descriptions, first_steps, links
+from scripts.pack import descriptions, first_steps, links, promql
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from scripts.pack.recording_rules import TOLD
 from scripts.pack.template import filled, template
@@ -32,6 +32,8 @@ _ROW = "is_null($A) == 0"
 It has one operand. Two would be joined by labels, and a row whose labels are a part of those of another be there twice.
 """
 
+_BLANK = '{{ " " }}'
+"""What a part of a template that follows does not take away."""
 _RUN = "{{ with $labels.run }}{{ urlquery . }}{{ else }}%24__all{{ end }}"
 _DASHBOARD = r"""{{ externalURL | reReplaceAll "/\\z" "" }}""" + links.OF_ALL.replace("%24__all", _RUN)
 """The row of the run in the fleet, which leads to its dashboard: that of the run depends on what Grafana cannot ask."""
@@ -85,8 +87,7 @@ def _stage(ref: str, kind: str, uid: str, **model: Any) -> dict[str, Any]:
 
 def _untold(expr: str) -> str:
     """Return what an alert asks for, without the labels that its texts are made of in Prometheus."""
-    adds = expr.startswith("rl:alert{") or "group_left (subject)" in expr or "group_left (seen)" in expr
-    return f"max without ({', '.join(TOLD)}) ({expr})" if adds else expr
+    return f"max without ({', '.join(TOLD)}) ({expr})" if promql.tells(expr) else expr
 
 
 def _notes(alert: Mapping[str, Any]) -> dict[str, str]:
@@ -98,7 +99,7 @@ def _notes(alert: Mapping[str, Any]) -> dict[str, str]:
         of_each = {each.name: steps[each.name] for each in conditions if each.name in steps}
         notes |= {
             "description": descriptions.of_conditions(conditions),
-            "action": f"{notes['action']} {descriptions.by_condition(of_each)}",
+            "action": f"{notes['action']}{_BLANK}{descriptions.by_condition(of_each)}",
         }
     elif name in first_steps.of_others():
         notes["action"] = first_steps.of_others()[name]

@@ -39,3 +39,8 @@ def named(conditions: Sequence[Condition]) -> str:
 def alert_on(conditions: Sequence[Condition]) -> str:
     """Return the alert on conditions: the value as one began, by severity, while it holds or has begun lately."""
     return f"rl:alert{{{named(conditions)}}}"
+
+
+def tells(expression: str) -> bool:
+    """Return True if what an alert selects has labels of which its texts are made, and which it drops."""
+    return "rl:alert{" in expression or "group_left (s" in expression

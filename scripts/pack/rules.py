@@ -71,7 +71,7 @@ def _alert(
     head = f"    - alert: {alert}\n{_block('expr', expr)}"
     waits = "".join(f"      {name}: {time}\n" for name, time in times.items() if time)
     notes = "".join(f"        {key}: {_written(value)}\n" for key, value in annotations.items())
-    drops = "<<: *drops, " if "rl:alert{" in expr or "group_left (s" in expr else ""
+    drops = "<<: *drops, " if promql.tells(expr) else ""
     return head + waits + f"      labels: {{{drops}{_pairs(labels)}}}\n      annotations:\n{notes}"
 
 

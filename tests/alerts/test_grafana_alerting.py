@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
 from rlexporter.commands.generate import pack
 from tests.alerts import promtool
 from tests.alerts.expected import NUMBERS, RAISED
@@ -73,8 +73,10 @@ def test_each_alert_is_one_rule() -> None:
     assert sum(len(group["rules"]) for group in GROUPS) == len(GRAFANA)
     for alert in ALERTS:
         rule = GRAFANA[alert["alert"]]
-        labels = {key: value.replace("$labels", ".Labels") for key, value in alert["labels"].items()}
-        assert rule["data"][0]["model"]["expr"] == alert["expr"]
+        labels = {key: value.replace("$labels", ".Labels") for key, value in alert["labels"].items() if value}
+        drops = ", ".join(key for key, value in alert["labels"].items() if not value)
+        expr = f"max without ({drops}) ({alert['expr']})" if drops else alert["expr"]
+        assert rule["data"][0]["model"]["expr"] == expr
         assert (rule["for"], rule.get("keepFiringFor")) == (alert.get("for", "0s"), alert.get("keep_firing_for"))
         assert rule["labels"] == labels
         assert rule["annotations"]["runbook_url"] == alert["annotations"]["runbook_url"]
@@ -94,7 +96,8 @@ def test_grafana_takes_the_rules() -> None:
         assert [each["model"]["datasource"]["uid"] for each in (query, row)] == ["prometheus", "__expr__"]
         assert all(each["datasourceUid"] == each["model"]["datasource"]["uid"] for each in (query, row))
         texts = " ".join([*rule["annotations"].values(), *rule["labels"].values()])
-        assert "$" not in texts, "a variable of the environment"
+        assert "$" not in " ".join(rule["labels"].values()), "a variable of the environment"
+        assert {*re.findall(r"\$\w+", texts)} <= {"$of", "$noun", "$1"}, "what Grafana has under another name"
         functions = r"(?<!url)\bquery\b|\bfirst\b|\bsortByLabel\b|\bstrvalue\b|\bsafeHtml\b|\btableLink\b|\bgraphLink\b"
         assert not re.search(functions, " ".join(re.findall(r"\{\{.*?\}\}", texts)))
 
@@ -161,9 +164,9 @@ def _matches(label: str, kind: str, value: str) -> bool:
     [
         ("RLKLHigh", "critical", "page"),
         ("RLKLHigh", "warning", "chat"),
-        ("RLRunFailed", "critical", "page-final"),
-        ("RLWeightsNonFinite", "critical", "page-final"),
-        ("RLManyRunsSick", "critical", "page-final"),
+        ("RLRunFailed", "critical", "page"),
+        ("RLWeightsNonFinite", "critical", "page"),
+        ("RLManyRunsSick", "critical", "page"),
         ("RLManyRunsSick", "warning", "chat"),
         ("RLExporterWatchdog", "none", "heartbeat"),
         ("DatasourceError", "none", "chat"),
@@ -193,11 +196,15 @@ def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
     numbers = next((said for said, names in NUMBERS.items() if condition in names.split()), ": 7")
     of_run = {"run": run, "job": "rl", "namespace": "ml"}
     family = found.family.label
+    go_on = "Let the run go on, and look at it today."
+    first = "Stop the run if it still runs." if severity == "critical" else go_on
+    step = next(text for text in found.remedies if text is not STOP)
     return {
         "exp_labels": {**of_run, "condition": condition, "severity": severity, "family": family},
         "exp_annotations": {
             "summary": found.summary,
             "description": f"Run {run}{numbers.partition(', limit')[0]}.",
+            "action": f"{first} {step}",
             "runbook_url": f"{RUNBOOKS}/{found.alert}.md",
             "dashboard": f"{FLEET}?var-run={run}&var-namespace=ml&var-job=rl",
         },
@@ -264,24 +271,34 @@ def test_texts_of_what_only_prometheus_sees(tmp_path: Path) -> None:
     failed = Process([("running", 300), ("failed", 600)], more={"rl_last_good_checkpoint_step": 30.0})
     stalled = Process([("running", 1500)], run="s", instance="s:1", hangs=100)
     expected = {
-        "RLRunFailed": ("a", "it has ended with an exception."),
-        "RLRunStalled": ("s", "no step has ended for 13m 20s."),
+        "RLRunFailed": (
+            "a",
+            "it has ended with an exception.",
+            "Read the exception, and look for an alert on NaN before it.",
+        ),
+        "RLRunStalled": (
+            "s",
+            "no step has ended for 13m 20s.",
+            "`rl_phase` says where; `py-spy dump --pid` shows the stack.",
+        ),
     }
     said = [_said(name, *told) for name, told in expected.items()]
     test = promtool.of(series([failed, stalled], 900), [promtool.check("vector(1)", 0, {"{}": 1})])
     assert promtool.run("3", tmp_path, [test | {"alert_rule_test": said}], _played(tmp_path)) == ""
 
 
-def _said(name: str, run: str, description: str) -> dict[str, Any]:
+def _said(name: str, run: str, description: str, action: str) -> dict[str, Any]:
     alert = next(rule for rule in ALERTS if rule["alert"] == name)
     condition = re.findall(r'condition="(\w+)"', alert["expr"])[0]
     notes = {
         "summary": alert["annotations"]["summary"],
         "description": f"Run {run}: {description}",
+        "action": action,
         "runbook_url": f"{RUNBOOKS}/{name}.md",
         "dashboard": f"{FLEET}?var-run={run}&var-namespace=ml&var-job=rl",
     }
-    labels = {"run": run, "job": "rl", "namespace": "ml", "condition": condition, **alert["labels"]}
+    own = {key: value for key, value in alert["labels"].items() if value}
+    labels = {"run": run, "job": "rl", "namespace": "ml", "condition": condition, **own}
     return {
         "alertname": name,
         "eval_time": "15m",

@@ -207,7 +207,7 @@ def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
         (["foreign.txt"], 3, "foreign.txt: has no log line in 1 lines of text, the first of them 'hello'"),
         (["run.jsonl", "--openmetrics", "run.jsonl"], 2, "run.jsonl is the recording itself"),
         (["run.jsonl", "--openmetrics", "no/out"], 2, "cannot write no/out: No such file or directory (--openmetrics)"),
-        (["run.jsonl", "--openmetrics", "folder"], 2, "cannot write folder: Is a directory (--openmetrics)"),
+        (["run.jsonl", "--openmetrics", "folder"], 2, "cannot write folder: it is a folder, not"),
         (["run.jsonl", "--port", "70000"], 2, "argument port=70000 is not usable"),
     ],
 )

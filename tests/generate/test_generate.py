@@ -256,9 +256,10 @@ def test_what_is_not_ours_stays(name: str, folder: bool, tmp_path: Path, capsys:
         theirs.write_text('{"uid": "mine"}')
     before = sorted(tmp_path.rglob("*"))
     assert main.main(["generate", "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        f"rlexporter: {theirs} was not written by `rlexporter generate`: move it, or name another --out\n"
-    )
+    why = f"cannot write {theirs}: it is a folder, not a regular file;" if folder else f"{theirs} was not written by"
+    said = capsys.readouterr().err
+    assert said.startswith(f"rlexporter: {why}")
+    assert said.endswith(" move it, or name another --out\n")
     assert sorted(tmp_path.rglob("*")) == before
     assert folder or theirs.read_text() == '{"uid": "mine"}'
 
@@ -267,9 +268,9 @@ def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     """A file, or where nothing can be written: one line each."""
     (file := tmp_path / "file").write_text("a text")
     for out, reason in (
-        (file, f"{file} was not written by `rlexporter generate`: move it, or name another --out"),
-        (file / "below", f"cannot write to {file / 'below'}: Not a directory"),
-        (Path("/proc/self/fdinfo/pack"), "cannot write to /proc/self/fdinfo/pack: No such file or directory"),
+        (file, f"{file} is no folder: move it, or name another --out"),
+        (file / "below", f"cannot write {file / 'below/alerts/alertmanager.yml'}: Not a directory"),
+        (Path("/proc/self/fdinfo/pack"), "cannot write /proc/self/fdinfo/pack: No such file or directory"),
     ):
         assert main.main(["generate", "--out", str(out)]) == 2
         assert capsys.readouterr().err == f"rlexporter: {reason}\n"
