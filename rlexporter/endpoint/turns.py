@@ -2,8 +2,9 @@
 
 Strangers share a tenth of a core, and those who have brought the token share another. A request, and what it took to
 come so far, is charged to whoever made it. Who finds a budget used up waits for a turn, and keeps nobody else waiting.
-Turns are fair between addresses, and one at which the token was brought lately has more of them. Without a token all
-share one tenth, and who has fetched something counts as who has brought it.
+Turns are fair between addresses, and one at which the token was brought lately has more of them: it also has what those
+with the token leave over. So a scraper is answered whose address is that of an attacker, behind one proxy or on one
+machine. Without a token all share one tenth, and who has fetched something counts as who has brought it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ BURST_SECONDS = 2.0
 """The seconds of a core that may be used at once, after a rest."""
 SOON_SECONDS = 0.05
 """The longest time from one look at a budget that is used up to the next."""
+KEPT = 0.5
+"""The part of `BURST_SECONDS` that those with the token keep; what they have beyond it is lent to their addresses."""
 _SOONEST_SECONDS = 0.01
 _TURNS_AT_ONCE = 8
 """Turns after which whatever else has come is looked at."""
@@ -122,6 +125,11 @@ class Line:
         return self._left
 
     @property
+    def used_up(self) -> bool:
+        """Return True if nobody has a turn now; takes note of no time that has gone by."""
+        return self._left + SHARE * (self._clock() - self._at) < 0
+
+    @property
     def waiting(self) -> int:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
@@ -135,11 +143,11 @@ class Line:
         client.asks = True
         self._waiting.setdefault(client.host, deque()).append((client, self._clock(), work))
 
-    def next(self) -> tuple[Client, Callable[[], object]] | None:
-        """Take out whose turn it is; None if it is nobody's."""
-        while self._waiting:
-            now = self._clock()
-            host = min(self._waiting, key=lambda host: host.load(now))
+    def next(self, known: bool = False) -> tuple[Client, Callable[[], object]] | None:
+        """Take out whose turn it is; None if it is nobody's. ``known``: it can only be that of a known address."""
+        now = self._clock()
+        while hosts := [host for host in self._waiting if not known or host.known(now)]:
+            host = min(hosts, key=lambda host: host.load(now))
             client, since, work = self._waiting[host].popleft()
             if not self._waiting[host]:
                 del self._waiting[host]
@@ -183,7 +191,8 @@ class Turns:
         if payer is None:
             self.strangers.use(spent)
             return
-        self._line(payer).use(spent)
+        lent = not payer.trusted and self.strangers.used_up and payer.host.known(self.clock()) and self._lends
+        (self.trusted if lent else self._line(payer)).use(spent)
         payer.host.use(spent, self.clock())
         if not payer.trusted:
             payer.spent += spent
@@ -208,8 +217,18 @@ class Turns:
         line.add(client, work)
         self._look_later(0.0 if line.left >= 0 else SOON_SECONDS)
 
+    @property
+    def _lends(self) -> bool:
+        """Return True if those with the token have so much that strangers at their addresses may use some of it."""
+        return self.guarded and self.trusted.left > KEPT * BURST_SECONDS
+
     def _line(self, client: Client) -> Line:
         return self.trusted if client.trusted else self.strangers
+
+    def _next(self, line: Line) -> tuple[Client, Callable[[], object]] | None:
+        if line.left >= 0:
+            return line.next()
+        return line.next(known=True) if line is self.strangers and self._lends else None
 
     def _look_later(self, seconds: float) -> None:
         if not self._timer:
@@ -222,7 +241,7 @@ class Turns:
         lines = dict.fromkeys((self.trusted, self.strangers))
         for line in lines:
             for _ in range(_TURNS_AT_ONCE):
-                turn = line.next() if line.left >= 0 else None
+                turn = self._next(line)
                 if turn is None:
                     break
                 self.charge(turn[0])

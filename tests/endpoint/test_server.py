@@ -127,6 +127,30 @@ def test_who_is_trusted_does_not_wait_for_strangers() -> None:
     assert ours.waited == 0
 
 
+def test_what_the_trusted_leave_over_is_lent_to_strangers_at_their_address() -> None:
+    """To nobody elsewhere, and never so much that they have to wait themselves."""
+    thread = Thread()
+    known, elsewhere = (thread.turns.hosts.at(f"10.0.0.{number}", 0) for number in range(2))
+    ours = Someone(known, trusted=True)
+
+    def ask() -> None:
+        known.trusted_at = thread.now
+        thread.turns.ask(ours, lambda: thread.work(0.01))
+        thread.timers.append((thread.now + 1.0, ask))
+
+    ask()
+    clients = [Someone(host) for host in (known, elsewhere) for _ in range(10)]
+    got = _flood(thread, clients, 300)
+    here, there = (sum(got[each] for each in clients if each.host is host) for host in (known, elsewhere))
+
+    assert ours.waited == 0
+    assert here + there + 3.0 == pytest.approx(2 * SHARE * 300 + BURST_SECONDS * (1 + turns.KEPT), rel=0.05)
+    assert there < SHARE * 300 / 2
+    thread = Thread()
+    got = _flood(thread, [Someone(thread.turns.hosts.at("10.0.0.3", 0)) for _ in range(10)], 300)
+    assert sum(got.values()) == pytest.approx(SHARE * 300 + BURST_SECONDS, rel=0.05)
+
+
 @pytest.mark.parametrize("guarded", [False, True])
 def test_turns_are_fair_between_addresses(guarded: bool) -> None:
     """One client gets as much as a hundred at another address; those of a known one come first."""
