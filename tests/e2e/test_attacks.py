@@ -49,8 +49,8 @@ ENDS = {
 """How a process ends: its status, and the state of its run."""
 
 
-TRAINING_ENDS = {"stop": (0, "finished"), "raise": (1, "failed"), "signal": (0, "preempted")}
-"""The same of a training, and the word of its last message."""
+TRAINING_ENDS = {"stop": (0, "has finished"), "raise": (1, "has failed"), "signal": (0, "was told to stop")}
+"""The same of a training, and what its last message says of it."""
 
 
 def _attack(process: subprocess.Popen[bytes], port: int, rng: Random, seconds: float, signals: bool = True) -> int:
@@ -131,7 +131,8 @@ def _training(seed: int, folder: Path) -> Counter[str]:
         requests = _attack(process, port, rng, rng.uniform(10, 60), signals=False)
     told = json.loads((folder / "told.json").read_text())
     status, word = TRAINING_ENDS[how]
-    kept = [path.parent for path in folder.glob(f"good-checkpoint-*/{MARK}")]
+    output = folder / "trainer_output"
+    kept = [path.parent for path in output.glob(f"good-checkpoint-*/{MARK}")]
 
     assert told["raised"] == ""
     assert process.returncode == status
@@ -139,12 +140,13 @@ def _training(seed: int, folder: Path) -> Counter[str]:
     assert told["grown"] < 100 << 20, told
     assert set(told["errors"]) <= {"notify", "keep_good", "on_critical"}, told
     assert asked, "no message"
-    assert word in str(asked[-1]), asked[-1]
+    assert word in asked[-1][1]["message"], [each["title"] + " " + each["message"] for _, each in asked]
     for each in kept:
         assert load_file(each / "model.safetensors")
         assert json.loads((each / "trainer_state.json").read_text())["global_step"] == int(each.name.split("-")[2])
-    assert "suspect" not in str(get_last_checkpoint(str(folder)))
-    return Counter(steps=told["step"], requests=requests, kept=len(kept), suspect=len([*folder.glob("suspect-*")]))
+    assert "suspect" not in str(get_last_checkpoint(str(output)))
+    suspects = [*output.glob(f"suspect-checkpoint-*/{MARK}")]
+    return Counter(steps=told["step"], requests=requests, kept=len(kept), suspects=len(suspects))
 
 
 def _lives(live: Callable[[int, Path], Counter[str]], seconds: float, tmp_path: Path) -> None:
