@@ -55,7 +55,7 @@ class Mark:
 def read_mark(folder: Path) -> Mark | None:
     """Return what the file in ``folder`` says; None for a folder that is no checkpoint of ours."""
     try:
-        if folder.is_symlink() or (folder / MARK).is_symlink():
+        if folder.is_symlink():
             return None
         said = json.loads(read_regular(folder / MARK, _MOST_BYTES))
         files = {str(name): int(size) for name, size in said["files"].items()}
@@ -71,7 +71,7 @@ def mark_of_ours(folder: Path, run: str) -> Mark | None:
     One to which somebody has added or changed a file, and one of another user, are theirs.
     """
     mark = read_mark(folder)
-    if mark is None or mark.kind != "good" or mark.run != run or not mark.files:
+    if mark is None or (mark.kind, mark.run) != ("good", run):
         return None
     try:
         if hasattr(os, "geteuid") and folder.lstat().st_uid != os.geteuid():
@@ -125,9 +125,8 @@ def need_room(parent: Path, size: int, copies: int) -> None:
 
 def remove(folder: Path, mark: Mark) -> None:
     """Remove a folder of ours: first its name, so that nobody takes a half of it for a checkpoint. Raises OSError."""
-    gone = folder if folder.name.startswith(".") else folder.with_name(f".{folder.name}.{os.getpid()}.gone")
-    if gone != folder:
-        folder.rename(gone)
+    gone = folder.with_name(f".{folder.name.lstrip('.')}.{os.getpid()}.gone")
+    folder.rename(gone)
     for name in (*mark.files, *(f"{HELD}{name}" for name in mark.files)):
         (gone / name).unlink(missing_ok=True)
     for path in gone.glob(f"{MARK}*"):

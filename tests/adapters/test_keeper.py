@@ -247,6 +247,8 @@ def test_only_what_the_mark_lists_is_ours(tmp_path: Path, said: dict[str, object
     """Of this run, and good; a file that is gone already does not matter."""
     folder = _marked(tmp_path / "good-checkpoint-4", **said)
     assert (folders.mark_of_ours(folder, "mine") is not None) == ours
+    (folder / folders.MARK).unlink()
+    assert folders.mark_of_ours(folder, "mine") is None
 
 
 def test_a_link_of_such_a_name_is_left_alone(tmp_path: Path) -> None:
