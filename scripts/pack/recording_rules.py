@@ -58,11 +58,12 @@ _CLOCK = (
         name=_AWAY,
         expr=f"last_over_time({_HERE}[1h])\n"
         "and (\n"
-        "  rl:evaluation_gap_seconds > 40\n"
-        "  and rl:evaluation_gap_seconds > 2.5 * quantile_over_time(0.1, rl:evaluation_gap_seconds[1h])\n"
+        f"  time() - last_over_time({_HERE}[1h]) > 40\n"
+        f"  and time() - last_over_time({_HERE}[1h]) > 2.5 * quantile_over_time(0.1, rl:evaluation_gap_seconds[1h])\n"
         ")\n"
         f"or last_over_time({_AWAY}[1h])",
-        help="The last one before Prometheus was away: two are missing.",
+        help="The last one before Prometheus was away: two are missing. It is seen in the first evaluation after that, "
+        "which knows nothing yet of itself: where a database shows series late the next ones do not either.",
     ),
     RecordingRule(
         name=_SINCE_HERE,

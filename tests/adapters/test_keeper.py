@@ -223,12 +223,14 @@ def test_what_somebody_has_added_or_changed_is_theirs(tmp_path: Path, change: Ca
 
 @pytest.mark.parametrize("said", [{"run": "another"}, {"kind": "suspect"}, {"files": {}}])
 def test_what_is_marked_as_of_another_run_is_never_removed(tmp_path: Path, said: dict[str, object]) -> None:
-    """Nor a suspect one, nor one whose files are not known."""
+    """Nor a suspect one, nor one whose files are not known; nobody is sent to another run's."""
     old = _marked(tmp_path / "good-checkpoint-4", **said)
     run = Training(tmp_path, attempt=2)
+    assert run.keeper.earlier == ("good-checkpoint-4" if "files" in said else "")
     for step in range(10, 100, 10):
         run.save(step)
     assert tree(old)["weights"] == "old"
+    assert len(run.failed) == ("files" in said)
 
 
 @pytest.mark.parametrize(

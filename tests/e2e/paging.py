@@ -59,7 +59,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 def rules(folder: Path, pack: Path = ROOT) -> Path:
     """The rules, with shorter times; ``pack``: that of a site."""
     text = (pack / "alerts/rlexporter.rules.yml").read_text()
-    text = replaced(text, {"rl:evaluation_gap_seconds > 40": f"rl:evaluation_gap_seconds > {AWAY}"})
+    text = replaced(text, {"_timestamp_seconds[1h]) > 40": f"_timestamp_seconds[1h]) > {AWAY}"})
     text = replaced(
         text, {each: re.sub(r"\d+", lambda found: f"{int(found[0]) * MINUTE / 60:g}", each) for each in TIMES}
     )

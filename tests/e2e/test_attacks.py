@@ -86,7 +86,7 @@ def _attacked(process: subprocess.Popen[bytes], port: int, end: Path) -> Iterato
         yield texts
     finally:
         end.touch()
-        scraper.join(120)
+        scraper.join(600)
         process.kill()
 
 
