@@ -164,7 +164,8 @@ def test_messages(generation: str, tmp_path: Path) -> None:
         "Panel: http://grafana/d/a?b&viewPanel=7&from=1000&to=10921000",
         "*[resolved] RLStalled*",
         "It stalls.",
-        "Silence this run: http://alerts/#/silences/new?filter=%7Brun%3D%22a%20b%22%7D",
+        "Silence this run: http://alerts/#/silences/new?filter=%7Bcluster%3D%22%22%2Cnamespace%3D%22%22%2Cjob%3D%22%22%2C"
+        "run%3D%22a%20b%22%2Cteam%3D%22%22%2Cuser%3D%22%22%7D",
     ]
 
 

@@ -111,7 +111,7 @@ def test_a_condition_is_one_entry(copy: Path) -> None:
     ]
     made = _generated(copy)
     assert "- alert: RLLengthTiny\n" in made["alerts/rlexporter.rules.yml"]
-    assert 'rl:condition{condition="length_tiny"}' in made["alerts/rlexporter.rules.yml"]
+    assert 'rl:alert{condition="length_tiny"}' in made["alerts/rlexporter.rules.yml"]
     assert "Completions are almost empty." in made["alerts/runbooks/RLLengthTiny.md"]
 
 
