@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
 from rlexporter.catalog.metrics import NAMED
-from scripts.pack.outside import MANY_RUNS
 from tests.dashboards import world
 from tests.dashboards.grafana import ANY, Json, View, answer, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
@@ -40,6 +40,10 @@ class Sides:
     prometheus: Server
     victoria: Server
     pushed: Server
+
+
+_STEADY_SECONDS = 10.0
+"""For so long nothing more is found by the rules."""
 
 
 @contextlib.contextmanager
@@ -65,10 +69,11 @@ def _sides(folder: Path) -> Iterator[Sides]:
 
 
 def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:
-    """Start our rules in all of them, and wait until they find the same, and that a loss is NaN among it.
+    """Start our rules in all of them, and wait until they find the same for a while, and that a loss is NaN among it.
 
     Of a NaN loss the receiver keeps nothing but what was counted.
     """
+    steady: dict[str, Any] = {}
     judges = [stack.enter_context(alerting(folder / f"alerts-{each.port}", each)) for each in databases]
 
     def done() -> bool:
@@ -77,13 +82,10 @@ def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) ->
         first, *others = (_firing_now(each) for each in judges)
         cause, *causes = (_causes(each) for each in databases)
         same = all(each == first for each in others) and all(each == cause for each in causes)
-        storm = any(name == MANY_RUNS.alert for name, _ in first)  # the last of all to fire
-        return (
-            same
-            and storm
-            and {("RLLossNonFinite", world.BROKEN)} <= first
-            and ("nonfinite_loss", world.BROKEN) in cause
-        )
+        if steady.get("found") != (first, cause):
+            steady.update(found=(first, cause), since=time.monotonic())
+        known = ("RLLossNonFinite", world.BROKEN) in first and ("nonfinite_loss", world.BROKEN) in cause
+        return same and known and time.monotonic() > steady["since"] + _STEADY_SECONDS
 
     eventually(done)
     time.sleep(2.0)
