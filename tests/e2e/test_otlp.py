@@ -174,7 +174,7 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
-EARLIER = {"Process", "Runs", "Nearest to an alert, by number", "Why", "Wrong now", "The number behind it"}
+EARLIER = {"Process", "Runs", "Why", "Wrong now", "The number behind it"}
 """Panels that also show what a run was before it began, or what has ended or is worse now: a receiver keeps it, and is
 told at once of what may be over before the next scrape."""
 
@@ -198,6 +198,7 @@ def _every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
             or panel["title"] == "Every series"  # what is there is compared before
             # Drawn if a value came near, and pushes and scrapes have not seen the same ones.
             or ("rl_threshold" in target["expr"] and "@ end()" in target["expr"])
+            or panel["title"] == "Nearest to an alert, by number"
             # It is NaN from about the first scrape on, which is before or after the first push.
             or (run == world.BROKEN and "rl_loss" in target["expr"])
         )
