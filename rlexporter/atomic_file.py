@@ -47,7 +47,6 @@ def write_whole(path: Path, content: str | Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _folder(path.parent) as (prefix, at):
         target, partial = f"{prefix}{path.name}", f"{prefix}{path.name}.{os.getpid()}.part"
-        _check_replaceable(path, target, at)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=at)  # of a process of the same number, or a link that somebody has planted
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from rlexporter.endpoint.connections import Connection, Connections, Stage
 from rlexporter.endpoint.turns import Turns
 
-_PIECE_BYTES = 4 * 1024
+PIECE_BYTES = 4 * 1024
 """What h11 is handed at a time: it limits only incomplete heads, and one in a single piece could have any size."""
 
 
@@ -60,10 +60,10 @@ class Gate(asyncio.BufferedProtocol):
 
     def _pass_on(self) -> None:
         read = self._pieces.popleft()
-        for start in range(0, len(read), _PIECE_BYTES):
+        for start in range(0, len(read), PIECE_BYTES):
             if not self._transport.is_closing():
                 try:
-                    self._inner.data_received(read[start : start + _PIECE_BYTES])
+                    self._inner.data_received(read[start : start + PIECE_BYTES])
                 except self._broken:
                     self._transport.close()
         if self._pieces:

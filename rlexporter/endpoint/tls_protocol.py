@@ -13,8 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-_PIECE_BYTES = 4 * 1024
-"""As much as h11 is to have at a time: see `rlexporter.endpoint.server`."""
+from rlexporter.endpoint.gate import PIECE_BYTES
 
 
 class TLSProtocol(asyncio.Protocol):
@@ -41,7 +40,7 @@ class TLSProtocol(asyncio.Protocol):
                 self._inner = self._make_inner()
                 self._inner.connection_made(self._inside)
             while not self._transport.is_closing():
-                piece = self._tls.read(_PIECE_BYTES)
+                piece = self._tls.read(PIECE_BYTES)
                 if not piece:
                     self._inside.close()
                     break
