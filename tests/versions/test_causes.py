@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.run_metrics import PHASES
 from rlexporter.demo.faults import KINDS, LACKS
+from rlexporter.demo.tiny import letter_reward
 from scripts.pack.outside import PROCESS_ALERTS
 from tests.conftest import fetch
 from tests.dashboards.grafana import View
@@ -155,9 +157,17 @@ class Run:
         return demos.verdict(server, view, demos.dashboard(self.algorithm), at)
 
 
-def _text(condition: str) -> str:
-    alert = PROCESS_ALERTS.get(condition)
-    return alert.summary if alert is not None else CONDITION_NAMED[condition].summary
+def _texts(conditions: Iterable[str]) -> set[str]:
+    """What a dashboard says of these: their summaries, or sentences with what the demo breaks, or with a slow phase."""
+    return {text for name in conditions for text in _texts_of(name)}
+
+
+def _texts_of(name: str) -> set[str]:
+    if name in PROCESS_ALERTS:
+        return {PROCESS_ALERTS[name].summary}
+    condition = CONDITION_NAMED[name]
+    about = condition.about or condition.summary
+    return {condition.summary, *(about.format(subject=subject) for subject in (letter_reward.__name__, *PHASES))}
 
 
 def _foretells(causes: frozenset[str]) -> set[str]:
@@ -170,7 +180,7 @@ def test_every_fault_is_here() -> None:
     assert set(FAULTS) == set(KINDS)
     assert set(OF_PPO) < set(FAULTS)
     named = {name for fault in FAULTS.values() for name in fault.causes}.union(*OF_PPO.values())
-    assert len({_text(name) for name in named}) == len(named), "the words tell them apart"
+    assert len(_texts(named)) == sum(len(_texts_of(name)) for name in named), "the words tell them apart"
 
 
 def _run_by(kind: str) -> Sequence[pytest.MarkDecorator]:
@@ -207,7 +217,7 @@ def test_the_verdict_names_the_cause(kind: str, tmp_path: Path) -> None:
 
 def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) -> None:
     judged = list(dropwhile(lambda each: each[1][0] == "not judged", course))  # the rules follow the first scrape
-    busy = {_text(name) for name in BUSY}
+    busy = _texts(BUSY)
     said = [(step, said) for step, said in judged if said[1] not in busy]
     assert min(step for step, _ in judged) < fault.at - 1, (run, course)
     assert {words for step, words in said if step < fault.at - 1} <= {FINE}, (run, course)
@@ -217,9 +227,9 @@ def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) ->
     broken = list(dropwhile(lambda words: words == FINE, (words for step, words in said if step >= fault.at - 1)))
     assert FINE not in broken, (run, course)
     assert {fault.word} <= {word for word, _ in broken} <= {"look", fault.word}, (run, course)  # it may ease meanwhile
-    named = {*dropwhile({*map(_text, early)}.__contains__, [why for _, why in broken])}
+    named = {*dropwhile(_texts(early).__contains__, [why for _, why in broken])}
     assert named, (run, course)
-    assert named <= {*map(_text, causes)}, (run, course)
+    assert named <= _texts(causes), (run, course)
 
     # The page goes by what is in force now: when that is over it calms down, perhaps by way of a consequence.
     last = max(i for i, (word, _) in enumerate(run.page) if word == fault.word)
