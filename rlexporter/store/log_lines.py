@@ -27,6 +27,7 @@ MAX_DATASETS = 20
 """The number of evaluation data sets that are told apart; lines of further ones are dropped and counted."""
 
 _MAX_STEPWISE_KEYS = 2000
+_NUMBERS = frozenset((float, int))
 _MAX_PLANS = 16
 """The plans that are kept: a trainer has a few kinds of lines, such as that of a step without a rollout."""
 
@@ -224,14 +225,13 @@ class LogLines:
     def _read_as_planned(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> bool:
         """Read a line with the keys of an earlier one at a stroke. False if not all of it are finite numbers."""
         plan, judged, raw = self._plan(line, known), line.judged, [*logs.values()]
-        if plan is None:
+        if plan is None or not _NUMBERS.issuperset(map(type, raw)):
             return False
         try:
-            total: object = sum(raw)  # type: ignore[arg-type] # an error, or no float, if one of them is no number
             numbers: list[float] = [*map(float, raw)]  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001 - a trainer may log anything, and any __radd__ may raise anything
+        except OverflowError:  # an integer beyond every float
             return False
-        if type(total) is not float or not isfinite(total):
+        if not isfinite(sum(numbers)):
             return False
         line.planned, judged.numbers = (plan, numbers), plan.blank.copy()
         judged.numbers.update(zip(plan.names, numbers, strict=True))

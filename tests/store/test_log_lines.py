@@ -87,6 +87,21 @@ def test_a_line_says_the_same_whatever_came_before_it(first: dict[str, Any], sec
     assert _read(known, second) == _read(fresh, second)
 
 
+def test_nothing_is_computed_with_what_was_logged() -> None:
+    """A tensor is no number to add: where there are weights on no device yet, torch would load its compiler for it."""
+    lines, asked = _lines(), []
+
+    class Tensor:
+        def __radd__(self, other: float) -> float:
+            asked.append(other)
+            return other
+
+    lines.read(PLAIN)
+    lines.read({**PLAIN, "mine": Tensor()})
+
+    assert asked == []
+
+
 def test_plans_are_few() -> None:
     """Whatever is logged: each line with other keys."""
     lines = _lines()
