@@ -119,6 +119,18 @@ def test_the_one_that_a_fault_may_have_spoiled_goes_and_the_older_one_stays(tmp_
     assert run.kept == ["good-checkpoint-20", "good-checkpoint-210"]
 
 
+def test_both_stay_while_something_is_wrong(tmp_path: Path) -> None:
+    """Both are older than it: nobody knows yet which of them will be wanted."""
+    run = Training(tmp_path)
+    run.save(10)
+    run.save(20)
+    run.wrong(since=25, step=60)
+    assert run.kept == ["good-checkpoint-10", "good-checkpoint-20"]
+    run.doubtful = None
+    run.to(61)
+    assert run.kept == ["good-checkpoint-20"]
+
+
 def test_a_copy_shares_no_file_with_what_it_is_of(tmp_path: Path) -> None:
     """A later attempt writes its checkpoint over the old one, in place: every file of the copy stays as it was."""
     run = Training(tmp_path)
