@@ -126,8 +126,7 @@ class Keeper:
             self._failed(copy.error)
         elif step in good.steps:
             self._publish(copy)
-        if step not in self._kept:
-            copy.discard(self._failed)
+        copy.discard(self._failed)  # where it has got its name there is nothing left
 
     def _publish(self, copy: _Copy) -> None:
         try:

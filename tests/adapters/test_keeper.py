@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -441,10 +442,11 @@ def test_a_slow_copy_does_not_hold_up_the_end_for_long(tmp_path: Path, monkeypat
     def slow(source: Path, target: Path, stops: threading.Event) -> None:
         target.write_text("half")
         stops.wait(600)
+        time.sleep(0.3)  # a disk that answers late
         raise OSError("given up")
 
     monkeypatch.setattr(keeper, "_copy_file", slow)
-    monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 2.0)
     run = Training(tmp_path)
     path = tmp_path / "checkpoint-10"
     path.mkdir()
@@ -457,6 +459,42 @@ def test_a_slow_copy_does_not_hold_up_the_end_for_long(tmp_path: Path, monkeypat
     run.keeper.close(GoodCheckpoints((10,)))
     assert run.kept == []
     assert not [thread for thread in threading.enumerate() if thread.name == "rlexporter-keep"]
+
+
+def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer checkpoint waits for it: nothing would remove what there is of a copy that is forgotten."""
+    goes_on, copied = threading.Event(), keeper._copy_file
+
+    def late(source: Path, target: Path, stops: threading.Event) -> None:
+        goes_on.wait(600)
+        copied(source, target, stops)
+
+    monkeypatch.setattr(keeper, "_copy_file", late)
+    run = Training(tmp_path)
+    for step in (10, 20):
+        path = tmp_path / f"checkpoint-{step}"
+        path.mkdir()
+        (path / "weights").write_text("weights")
+        run.keeper.saved(step, path)
+        run.keeper.step_done(step + 1, GoodCheckpoints((10, 20), None, HORIZON))
+    goes_on.set()
+    run.keeper.close(GoodCheckpoints((10, 20)))
+    assert run.kept == ["good-checkpoint-10"]
+    assert run.failed == []
+
+
+def test_it_tells_of_each_change(tmp_path: Path) -> None:
+    """Of what this attempt has, and of what is left of the one before: who asks later knows it already."""
+    Training(tmp_path).save(10)
+    later = Training(tmp_path, attempt=2)
+    told: list[tuple[dict[int, str], str]] = []
+    later.keeper.changed = lambda: told.append(({**later.keeper.names}, later.keeper.earlier))
+    assert later.keeper.earlier == "good-checkpoint-10"
+    for step in (20, 30, 40, 50):
+        later.save(step)
+        assert told[-1][0].items() <= {**later.keeper.names}.items()
+        assert told[-1][1] == later.keeper.earlier
+    assert later.keeper.earlier == ""
 
 
 def test_where_everything_is_uploaded_they_are_apart(tmp_path: Path) -> None:
