@@ -483,6 +483,30 @@ def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.failed == []
 
 
+def test_what_goes_wrong_while_it_is_copied_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint was good when the copy began, and is not when it ends."""
+    goes_on, copied = threading.Event(), keeper._copy_file
+
+    def late(source: Path, target: Path, stops: threading.Event) -> None:
+        goes_on.wait(600)
+        copied(source, target, stops)
+
+    monkeypatch.setattr(keeper, "_copy_file", late)
+    run = Training(tmp_path)
+    path = tmp_path / "checkpoint-10"
+    path.mkdir()
+    (path / "weights").write_text("weights")
+    run.keeper.saved(10, path)
+    run.keeper.step_done(11, GoodCheckpoints((10,), None, HORIZON))
+    run.keeper.step_done(12, GoodCheckpoints((), 9, HORIZON))
+    assert run.keeper.names == {10: "checkpoint-10"}, "it is not there yet"
+    goes_on.set()
+    run.settle()
+    run.keeper.step_done(13, GoodCheckpoints((), None, HORIZON))  # it is over: that makes no checkpoint good
+    assert run.kept == []
+    assert run.failed == []
+
+
 def test_it_tells_of_each_change(tmp_path: Path) -> None:
     """Of what this attempt has, and of what is left of the one before: who asks later knows it already."""
     Training(tmp_path).save(10)
@@ -495,6 +519,9 @@ def test_it_tells_of_each_change(tmp_path: Path) -> None:
         assert told[-1][0].items() <= {**later.keeper.names}.items()
         assert told[-1][1] == later.keeper.earlier
     assert later.keeper.earlier == ""
+    assert later.kept == ["good-checkpoint-30", "good-checkpoint-40"]
+    later.wrong(since=35, step=56)
+    assert told[-1][0][40] == "checkpoint-40", "the copy is gone"
 
 
 def test_where_everything_is_uploaded_they_are_apart(tmp_path: Path) -> None:
