@@ -122,20 +122,25 @@ class Keeper:
             return
         self._copy, step = None, copy.mark.step
         if copy.error is not None:
-            self._sources.pop(step, None)  # else it would be tried in each step
-            self._failed(copy.error)
+            self._give_up(step, copy.error)
         elif step in good.steps:
             self._publish(copy)
         copy.discard(self._failed)  # where it has got its name there is nothing left
 
     def _publish(self, copy: _Copy) -> None:
+        step = copy.mark.step
         try:
             path = copy.publish()
         except OSError as error:
-            self._failed(error)
+            self._give_up(step, error)
         else:
-            self._kept[copy.mark.step], self._marks[copy.mark.step] = path, copy.mark
+            self._kept[step], self._marks[step] = path, copy.mark
             self.changed()
+
+    def _give_up(self, step: int, error: Exception) -> None:
+        """Copy this checkpoint no more: else it would be tried in each step."""
+        self._sources.pop(step, None)
+        self._failed(error)
 
     def _prove(self, step: int) -> None:
         """Note on the disk that a copy has proven itself."""

@@ -22,6 +22,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import rlexporter
 from rlexporter import Exporter
+from rlexporter.adapters import folders
 from rlexporter.adapters.brake import Ranks, TrainerBrake
 from rlexporter.model.sink import Orders
 from tests import tiny
@@ -119,10 +120,11 @@ def test_no_checkpoint_of_the_trainers_is_written_in_the_step_that_is_bad(tmp_pa
     assert exporter.snapshot.good_folder == f"checkpoint-{good}"
 
 
-def test_the_end_of_an_epoch_that_stopping_brings_saves_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["stop", "save,stop"])
+def test_the_end_of_an_epoch_that_stopping_brings_saves_nothing_else(tmp_path: Path, words: str) -> None:
     """transformers ends the epoch when it is stopped, and would save then: a checkpoint that is resumed from."""
     trainer = _trainer(tmp_path, save_strategy="epoch")
-    _trained(trainer, on_critical="stop")
+    _trained(trainer, on_critical=words)
     assert trainer.state.global_step == BAD_STEP
     assert _checkpoints(trainer) == {f"suspect-checkpoint-{BAD_STEP}"}
 
@@ -197,6 +199,35 @@ def test_a_save_that_fails_ends_no_training_and_leaves_nothing(
     assert trainer.state.global_step == (BAD_STEP if stopped else 8)
     assert _checkpoints(trainer) == {f"checkpoint-{step}" for step in ((2, 4) if stopped else (2, 4, 6, 8))}
     assert exporter.snapshot.value("rlexporter_errors_total", where="on_critical") == 1
+    assert errors(exporter) == 1
+    exporter.close()
+
+
+@pytest.mark.parametrize(("words", "own"), [("save", {2, 4, 6, 8}), ("save,stop", {2})])
+def test_where_ours_fails_the_trainers_own_is_written_only_if_it_goes_on(
+    tmp_path: Path, words: str, own: set[int]
+) -> None:
+    """In the step in which it was due. The next attempt of one that was stopped would resume from it."""
+    trainer = _trainer(tmp_path, bad=(4,))
+    _disk_is_full(trainer, "save_model", 0)
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical=words)
+    trainer.train()
+    assert _checkpoints(trainer) == {f"checkpoint-{step}" for step in own}
+    assert errors(exporter) == 1
+    exporter.close()
+
+
+def test_a_checkpoint_that_cannot_be_marked_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could tell whose it is."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    trainer = _trainer(tmp_path)
+    monkeypatch.setattr(folders.Mark, "write", refuse)
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save")
+    trainer.train()
+    assert _checkpoints(trainer) == {f"checkpoint-{step}" for step in (2, 4, 6, 8)}
     assert errors(exporter) == 1
     exporter.close()
 

@@ -371,13 +371,6 @@ def _fills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "_copy_file", fail)
 
 
-def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: object) -> None:
-        raise OSError("can't start new thread")
-
-    monkeypatch.setattr(keeper._Copy, "start", fail)
-
-
 @pytest.mark.parametrize("trouble", [_full, _refused, _fills])
 def test_what_cannot_be_kept_is_told_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[pytest.MonkeyPatch], None]
@@ -392,6 +385,24 @@ def test_what_cannot_be_kept_is_told_and_nothing_is_lost(
     assert len(run.failed) == 1
     assert run.kept == ["good-checkpoint-10"]
     assert tree(tmp_path / "good-checkpoint-10") == before
+
+
+def test_a_disk_that_takes_no_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy cannot be published, nor removed: both are told, and the one before stays."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    run = Training(tmp_path)
+    run.save(10)
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "rename", refuse)
+        broken.setattr(folders, "remove", refuse)
+        run.save(20)
+        assert [type(error) for error in run.failed] == [OSError, OSError]
+        run.wrong(since=5, step=24)
+        assert len(run.failed) == 3
+    assert (tmp_path / "good-checkpoint-10").is_dir()
 
 
 def test_a_checkpoint_with_something_strange_in_it_is_not_kept(tmp_path: Path) -> None:
