@@ -129,6 +129,14 @@ def test_the_end_of_an_epoch_that_stopping_brings_saves_nothing_else(tmp_path: P
     assert _checkpoints(trainer) == {f"suspect-checkpoint-{BAD_STEP}"}
 
 
+def test_the_end_of_an_epoch_of_a_training_that_goes_on_is_the_trainers(tmp_path: Path) -> None:
+    """Its own checkpoint is written there, and none of ours."""
+    trainer = _trainer(tmp_path, bad=(), save_strategy="epoch")
+    _trained(trainer, on_critical="save,stop")
+    assert trainer.state.global_step == 8
+    assert _checkpoints(trainer) == {"checkpoint-8"}
+
+
 def test_what_is_suspect_says_what_the_verdict_says(tmp_path: Path) -> None:
     """The cause, since when, and the checkpoint to resume from by its folder, as page and messages name it."""
     trainer = _trainer(tmp_path)

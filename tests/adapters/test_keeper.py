@@ -320,6 +320,8 @@ def test_one_of_the_same_step_gets_another_name(tmp_path: Path) -> None:
     assert again.kept == ["good-checkpoint-10", "good-checkpoint-10-2"]
     assert again.keeper.names[10] == "good-checkpoint-10-2"
     assert "other 10 optimizer.pt" in tree(tmp_path / "good-checkpoint-10-2").values()
+    again.to(10 + HORIZON + 1)
+    assert again.kept == ["good-checkpoint-10", "good-checkpoint-10-2"], "proven, and no later"
 
 
 @pytest.mark.parametrize("kill", ["links", "half", "copied", "marked"])
@@ -403,6 +405,37 @@ def test_a_disk_that_takes_no_name_is_told(tmp_path: Path, monkeypatch: pytest.M
         run.wrong(since=5, step=24)
         assert len(run.failed) == 3
     assert (tmp_path / "good-checkpoint-10").is_dir()
+
+
+def test_that_one_is_proven_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And told once where the disk refuses it."""
+    written = []
+
+    def refuse(self: Mark, folder: Path) -> None:
+        written.append(folder.name)
+        raise OSError(errno.EIO, "input/output error")
+
+    run = Training(tmp_path)
+    run.save(10)
+    monkeypatch.setattr(Mark, "write", refuse)
+    run.to(10 + HORIZON - 1)
+    assert written == []
+    run.to(10 + HORIZON + 5)
+    assert written == ["good-checkpoint-10"]
+    assert len(run.failed) == 1
+
+
+def test_a_checkpoint_is_copied_when_all_ranks_have_written_theirs(tmp_path: Path) -> None:
+    """That is known in the step after it."""
+    run = Training(tmp_path)
+    path = tmp_path / "checkpoint-10"
+    path.mkdir()
+    (path / "weights").write_text("weights")
+    run.keeper.saved(10, path)
+    for step, begins in ((10, False), (11, True)):
+        run.keeper.step_done(step, GoodCheckpoints((10,), None, HORIZON))
+        run.settle()
+        assert bool(names(tmp_path)) == begins
 
 
 def test_a_checkpoint_with_something_strange_in_it_is_not_kept(tmp_path: Path) -> None:
