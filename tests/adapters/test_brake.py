@@ -297,6 +297,20 @@ def test_a_name_that_is_taken_is_left_alone(tmp_path: Path) -> None:
     assert (out / "suspect-checkpoint-5-3/trainer_state.json").exists()
 
 
+def test_a_name_that_is_taken_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes it between our look and our write: nothing is written into it, and nothing removed."""
+    trainer = _trainer(tmp_path)
+    theirs = Path(trainer.args.output_dir, "suspect-checkpoint-5")
+    theirs.mkdir(parents=True)
+    (theirs / "mine").write_text("mine")
+    monkeypatch.setattr(folders, "free_number", lambda *_: 1)
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save")
+    trainer.train()
+    assert [(path.name, path.read_text()) for path in theirs.iterdir()] == [("mine", "mine")]
+    assert errors(exporter) == 1
+    exporter.close()
+
+
 @pytest.mark.parametrize("options", [{}, {"save_total_limit": 1}])
 def test_the_best_model_is_found_at_the_end(tmp_path: Path, options: dict[str, Any]) -> None:
     """With `load_best_model_at_end`, also where the best step is the one that is bad."""
