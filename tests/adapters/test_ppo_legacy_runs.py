@@ -201,6 +201,30 @@ def test_a_loop_that_asks_ends_in_the_step_that_is_bad(tmp_path: Path, monkeypat
     assert _wrapped(trainer) == set()
 
 
+def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted, and the loop goes on; what else is in the folder stays."""
+    monkeypatch.chdir(tmp_path)
+    trainer = make()
+    exporter = rlexporter.attach(trainer, on_critical="save", linger=0)
+
+    def full(folder: Any) -> None:
+        (Path(folder) / "half").write_text("half")
+        raise OSError("no space left on device")
+
+    def plant(trainer: Any, step: int) -> None:
+        if step == 2:
+            trainer.tokenizer.save_pretrained = full
+            with torch.no_grad():
+                trainer.model.v_head.summary.bias.fill_(math.nan)
+
+    (tmp_path / "mine").write_text("mine")
+    Loop(trainer, plant=plant).run(2)
+    exporter.end()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "rlexporter.html"] == ["mine"]
+    assert errors(exporter) == 1
+    exporter.close()
+
+
 def test_what_one_rank_sees_stops_all(tmp_path: Path) -> None:
     """Each rank is told after the same step, and rank 0 saves, once."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
