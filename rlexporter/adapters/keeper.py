@@ -61,7 +61,7 @@ class Keeper:
 
     @property
     def earlier(self) -> str:
-        """Return the name of the newest copy of an attempt before; empty if there is none."""
+        """Return the name of the newest copy that an earlier attempt kept, or an empty string."""
         known = self._earlier
         newest = max(known, key=lambda path: (known[path].proven, known[path].step), default=None)
         return "" if newest is None else self._name(newest)

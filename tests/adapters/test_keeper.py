@@ -50,6 +50,13 @@ class Training:
         self.to(step + 2)
         return path
 
+    def write(self, step: int) -> None:
+        """Write a checkpoint of one file, which no step has judged yet."""
+        path = self.folder / f"checkpoint-{step}"
+        path.mkdir()
+        (path / "weights").write_text("weights")
+        self.keeper.saved(step, path)
+
     def settle(self) -> None:
         """Wait for the copy that is being made."""
         copy = self.keeper._copy
@@ -428,10 +435,7 @@ def test_that_one_is_proven_is_written_once(tmp_path: Path, monkeypatch: pytest.
 def test_a_checkpoint_is_copied_when_all_ranks_have_written_theirs(tmp_path: Path) -> None:
     """That is known in the step after it."""
     run = Training(tmp_path)
-    path = tmp_path / "checkpoint-10"
-    path.mkdir()
-    (path / "weights").write_text("weights")
-    run.keeper.saved(10, path)
+    run.write(10)
     for step, begins in ((10, False), (11, True)):
         run.keeper.step_done(step, GoodCheckpoints((10,), None, HORIZON))
         run.settle()
@@ -492,10 +496,7 @@ def test_a_slow_copy_does_not_hold_up_the_end_for_long(tmp_path: Path, monkeypat
     monkeypatch.setattr(keeper, "_copy_file", slow)
     monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 2.0)
     run = Training(tmp_path)
-    path = tmp_path / "checkpoint-10"
-    path.mkdir()
-    (path / "weights").write_text("weights")
-    run.keeper.saved(10, path)
+    run.write(10)
     run.keeper.step_done(11, GoodCheckpoints((10,)))
     copy = run.keeper._copy
     assert copy is not None
@@ -505,8 +506,8 @@ def test_a_slow_copy_does_not_hold_up_the_end_for_long(tmp_path: Path, monkeypat
     assert not [thread for thread in threading.enumerate() if thread.name == "rlexporter-keep"]
 
 
-def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer checkpoint waits for it: nothing would remove what there is of a copy that is forgotten."""
+def _held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Hold up each copy until this event is set."""
     goes_on, copied = threading.Event(), keeper._copy_file
 
     def late(source: Path, target: Path, stops: threading.Event) -> None:
@@ -514,12 +515,15 @@ def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         copied(source, target, stops)
 
     monkeypatch.setattr(keeper, "_copy_file", late)
+    return goes_on
+
+
+def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer checkpoint waits for it: nothing would remove what there is of a copy that is forgotten."""
+    goes_on = _held(monkeypatch)
     run = Training(tmp_path)
     for step in (10, 20):
-        path = tmp_path / f"checkpoint-{step}"
-        path.mkdir()
-        (path / "weights").write_text("weights")
-        run.keeper.saved(step, path)
+        run.write(step)
         run.keeper.step_done(step + 1, GoodCheckpoints((10, 20), None, HORIZON))
     goes_on.set()
     run.keeper.close(GoodCheckpoints((10, 20)))
@@ -529,18 +533,9 @@ def test_one_copy_is_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_goes_wrong_while_it_is_copied_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint was good when the copy began, and is not when it ends."""
-    goes_on, copied = threading.Event(), keeper._copy_file
-
-    def late(source: Path, target: Path, stops: threading.Event) -> None:
-        goes_on.wait(600)
-        copied(source, target, stops)
-
-    monkeypatch.setattr(keeper, "_copy_file", late)
+    goes_on = _held(monkeypatch)
     run = Training(tmp_path)
-    path = tmp_path / "checkpoint-10"
-    path.mkdir()
-    (path / "weights").write_text("weights")
-    run.keeper.saved(10, path)
+    run.write(10)
     run.keeper.step_done(11, GoodCheckpoints((10,), None, HORIZON))
     run.keeper.step_done(12, GoodCheckpoints((), 9, HORIZON))
     assert run.keeper.names == {10: "checkpoint-10"}, "it is not there yet"
