@@ -16,8 +16,11 @@ _GRACE_SECONDS, _GRACE_OF_ALL_SECONDS = 1.0, 100.0
 """The time that each has to answer us before it may have to make room; and of all together, if many wait for room."""
 _MOST_WAITING = 32
 """While so many strangers wait for a turn others wait in the kernel: they would take the room of those who owe us."""
-_LONG_QUEUE = 512
-"""From so many on, who waits in the kernel is looked at: whoever is known, or comes from elsewhere, is let in."""
+_LONG_QUEUE = 64
+"""From so many on, who waits in the kernel is looked at: whoever is known, or comes from elsewhere, is let in.
+
+The queue is as long as this while more come than can be answered, so a known one waits as long as so many take to come.
+"""
 
 
 class Reception:
