@@ -109,7 +109,7 @@ are nearly half; the weights, what the loss is made of, and the rewards and thei
 TRL's PPO calls `gc.collect()` twice a step. In the smaller run that is three quarters of the step. The collector also
 visits our 36 thousand objects, beside TRL's 420 thousand, for one to two microseconds each; 22 thousand of ours belong
 to FastAPI and pydantic. Python cannot leave out the objects of one library: `gc.freeze()` leaves out all that exist,
-those of the user too. So it is a setting, `gc_freeze`, and off ([faq.md](faq.md#does-it-slow-my-training-down)).
+those of the user too, so rlexporter leaves it to you ([faq.md](faq.md#does-it-slow-my-training-down)).
 """
 _STRANGERS = """
 ## What strangers pay

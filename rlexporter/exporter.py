@@ -1,7 +1,4 @@
-"""The exporter: a run and the endpoint that serves it, from `start` to the end of the process.
-
-Longer than 300 lines, because what ends it with its process needs its private state.
-"""
+"""The exporter: a run and the endpoint that serves it, from `start` to the end of the process."""
 
 from __future__ import annotations
 
@@ -64,8 +61,6 @@ class Exporter:
         self.run = Run(Settings.load(settings), begins=self._begins, urgent=self._wake_outlets, ended=self._keep_page)
         """The run that is served: what adapters feed."""
         self._server: Server | None = None
-        self._card: Ticker | None = None
-        """Keeps the most recent notebook card up to date."""
         self._displaced = False
         self._owes_page = False
         """True from the begin of a training until the page of its end is kept."""
@@ -205,16 +200,6 @@ class Exporter:
         history = self._server.history if self._server else History()
         return card(document.status(self.run.current(), history, time.time()), self.url)
 
-    def _ipython_display_(self) -> None:
-        """Show the card in a notebook, up to date until the exporter is closed or shown in another cell."""
-        from rlexporter.outputs import notebook
-
-        self._close_card()
-        made = notebook.show(self._repr_html_, repr(self), partial(self.run.errors.add, "card"))
-        if made is not None and self._server is not None:
-            self._card = made
-            made.start()
-
     def __enter__(self) -> Exporter:
         return self.start()
 
@@ -307,18 +292,12 @@ class Exporter:
         for outlet in outlets:
             outlet.close()
 
-    def _close_card(self) -> None:
-        card, self._card = self._card, None
-        if card is not None:
-            card.close()
-
     @contextlib.contextmanager
     def _closing(self) -> Iterator[None]:
         with shutdown.closing(self._ending), self._closes:
             yield
 
     def _stop(self) -> None:
-        self._close_card()
         server, self._server = self._server, None
         if server is not None:
             self.run.note = lambda: None
@@ -342,7 +321,7 @@ class Exporter:
     def _abandon(self) -> None:
         """Let go of the port, in a forked child."""
         server, self._server = self._server, None
-        self._outlets, self._card = [], None
+        self._outlets = []
         self._closes = threading.RLock()
         self.run.abandon()
         if server is not None:

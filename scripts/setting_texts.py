@@ -39,10 +39,6 @@ DESCRIPTIONS = {
         "Keep copies of the last good checkpoints, `good-checkpoint-STEP`, which `save_total_limit` does not delete: "
         "`on` or `off`."
     ),
-    "gc_freeze": (
-        "Leave what exists when the training begins out of Python's garbage collections until it ends: `on` or `off`. "
-        "TRL's PPO collects several times a step ([faq.md](faq.md#does-it-slow-my-training-down))."
-    ),
     "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
     "completions": (
         "How many of the best, the worst and the last completions of a rollout the page shows, with their prompts and "

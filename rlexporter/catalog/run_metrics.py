@@ -9,7 +9,7 @@ from rlexporter.model.snapshot import RunState
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit", "keep_good"),
-    *("scrape", "auth", "otlp", "discovery", "state", "record", "card", "notify", "compare", "on_critical"),
+    *("scrape", "auth", "otlp", "discovery", "state", "record", "notify", "compare", "on_critical"),
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 

@@ -1,7 +1,4 @@
-"""Evidence from rewards and evaluations: how improbable what is seen is, and what they were like so far.
-
-Longer than 300 lines, because these are eight small classes of one kind, each used by a signal or two.
-"""
+"""Evidence from rewards and evaluations: how improbable what is seen is, and what they were like so far."""
 
 from __future__ import annotations
 

@@ -86,7 +86,6 @@ class Settings:
     on_critical_for: tuple[str, ...] = _setting(parsers.words(*_CRITICAL), "RLEXPORTER_ON_CRITICAL_FOR", ())
     on_critical_patience: int = _setting(parsers.between(0, 1e9, int), "RLEXPORTER_ON_CRITICAL_PATIENCE", 0)
     keep_good: bool = _setting(parsers.switch, "RLEXPORTER_KEEP_GOOD", False)
-    gc_freeze: bool = _setting(parsers.switch, "RLEXPORTER_GC_FREEZE", False)
     report: bool = _setting(parsers.switch, "RLEXPORTER_REPORT", True)
     completions: int = _setting(parsers.between(0, 50, int), "RLEXPORTER_COMPLETIONS", 0)
     compare: str = _setting(parsers.switch_or_text, "RLEXPORTER_COMPARE", parsers.ON)
@@ -195,7 +194,6 @@ class SettingArguments(TypedDict, total=False):
     on_critical_for: str | Sequence[str] | None
     on_critical_patience: int | None
     keep_good: bool | None
-    gc_freeze: bool | None
     report: bool | None
     completions: int | None
     compare: bool | str | os.PathLike[str] | None

@@ -5,6 +5,7 @@ Imports trl and its dependencies; call `rlexporter.demo.quiet` first.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -85,7 +86,6 @@ def _turn_penalty(trainer: Any) -> None:
 def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingArguments:
     name = os.environ.get("RLEXPORTER_RUN") or f"demo-{algorithm}-{os.getpid()}"
     settings: SettingArguments = {"port": port, "run": name, "report": False}
-    settings["gc_freeze"] = True  # PPO collects in every step, and torch and TRL leave 400 thousand objects to look at
     if fault is not None and fault.kind == "stall" and "RLEXPORTER_THRESHOLDS" not in os.environ:
         settings["thresholds"] = {"run_stalled": STALLED_SECONDS}
     return settings
@@ -93,6 +93,8 @@ def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingA
 
 def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None) -> str:
     """Train, and return what ended it; an empty text for a good end."""
+    gc.collect()
+    gc.freeze()  # PPO collects in every step, and torch and TRL leave 400 thousand objects to look at
     try:
         train()
     except KeyboardInterrupt as error:

@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: its card, with the verdict and a few numbers, kept up to date; and messages.
+"""What a notebook shows of a run: its card, with the verdict and a few numbers; and messages.
 
 The only file that knows IPython, which it never loads itself.
 """
@@ -7,34 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from rlexporter.model.incident import ACT, FINE, LOOK
-from rlexporter.outputs.periodic import Ticker
 from rlexporter.status.cards import few
 from rlexporter.status.verdict import span
 
 if TYPE_CHECKING:
     from rlexporter.outputs.courier import Message
 
-_SECONDS = 2.0
 _COLOURS = {FINE: "#2e8b57", LOOK: "#b8860b", ACT: "#d0342c"}
 _BOX = (
     "border:1px solid #8886;border-left:6px solid {};border-radius:6px;padding:8px 12px;max-width:44em;line-height:1.5"
 )
 
 
-def _shell() -> Any:
-    """Return the shell of IPython that runs this process; None without one."""
-    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-
-
 def kernel() -> Any:
     """Return the shell of the notebook that this process is the kernel of; None if it is of none."""
-    shell = _shell()
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return shell if hasattr(shell, "kernel") else None
 
 
@@ -53,34 +45,6 @@ class Cell:
                 kernel().display_pub.publish({"text/html": html, "text/plain": f"{message.title}\n{message.body}"})
                 return True
         return message.last
-
-
-def show(html: Callable[[], str], text: str, failed: Callable[[Exception], None]) -> Ticker | None:
-    """Show what ``html`` returns in the cell that runs now; return the ticker that updates it, not yet started.
-
-    ``text`` is shown where HTML cannot be. Return None where the cell cannot change later: in a terminal, or without
-    IPython.
-    """
-    shell = _shell()
-    if shell is None:
-        print(text)
-        return None
-    shown, name = html(), uuid4().hex
-    live = hasattr(shell, "kernel")
-
-    def publish(*, update: bool) -> None:
-        data = {"text/html": shown, "text/plain": text}
-        shell.display_pub.publish(data, transient={"display_id": name} if live else None, update=update)
-
-    def tick() -> None:
-        nonlocal shown
-        now = html()
-        if now != shown:
-            shown = now
-            publish(update=True)
-
-    publish(update=False)
-    return Ticker("card", _SECONDS, tick, failed, last=tick) if live else None
 
 
 def card(document: Mapping[str, Any], url: str | None) -> str:

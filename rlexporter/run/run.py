@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -76,7 +75,6 @@ class Run:
         self._facts = RunFacts()
         self._settled = self._driven = False
         self._shown: tuple[Snapshot, Snapshot] | None = None  # the last snapshot, and its part that is this rank's own
-        self._frozen = False
         self._describe(self._facts)
         self.store.enter(self.state)
 
@@ -173,10 +171,6 @@ class Run:
             self._introduce()
             self._enter(RunState.RUNNING)
             shutdown.chain_sigterm()
-            if self.settings.gc_freeze and not gc.get_freeze_count():  # else somebody else has frozen objects
-                gc.collect()
-                gc.freeze()  # what exists now: each full collection would look at it
-                self._frozen = True
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
@@ -188,7 +182,6 @@ class Run:
         self.sink.bring_in()
         with self.sink.changing("event"):
             self.training = False
-            self._thaw()
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
                 self.sink.drain()
             with self.errors.guard("event"):
@@ -234,7 +227,6 @@ class Run:
 
     def close(self) -> None:
         """Take every wrapper off, and end the recording."""
-        self._thaw()
         self.sink.close()
         self.stop_recording()
 
@@ -242,12 +234,6 @@ class Run:
         """Detach from the parent in a forked child: nothing that the child logs is recorded."""
         self.sink.abandon()
         self.store.renew_lock()
-
-    def _thaw(self) -> None:
-        """Have garbage collections look at everything again."""
-        if self._frozen:
-            self._frozen = False
-            gc.unfreeze()
 
     def _enter(self, state: RunState, exception: str = "") -> None:
         self.state = state

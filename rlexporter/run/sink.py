@@ -1,7 +1,4 @@
-"""Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop.
-
-Longer than 300 lines, because it is the one boundary that an adapter sees; its methods are short.
-"""
+"""Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 A line is read once, before anything is changed. The result may be written twice: if a signal handler writes in
 between, the change is made again.
-
-Longer than 300 lines, because which series a key feeds, by table or by guess, is one state of one run.
 """
 
 from __future__ import annotations

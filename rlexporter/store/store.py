@@ -1,6 +1,6 @@
 """Keeps the current state of a run: takes log lines, steps, events and what taps see.
 
-Each is one change of `Current`, made under its lock. Longer than 300 lines, because all that changes a run is here.
+Each is one change of `Current`, made under its lock.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ HOSTILE: dict[str, Any] = {
 }
 PARSED = (
     *("port", "linger", "labels", "max_keys", "thresholds", "buckets", "map", "ranks", "notify", "on_critical_for"),
-    *("on_critical_patience", "keep_good", "gc_freeze", "report", "completions", "state_interval", "rank"),
+    *("on_critical_patience", "keep_good", "report", "completions", "state_interval", "rank"),
     *("token_file", "record", "discovery_dir"),
 )
 

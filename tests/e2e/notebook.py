@@ -28,8 +28,8 @@ class Notebook:
 
     manager: Any
     client: Any
-    cards: list[tuple[str, str, str]] = field(default_factory=list)
-    """What was shown, and changed since: how, under which name, and what it says. Also between two cells."""
+    cards: list[str] = field(default_factory=list)
+    """The HTML of what was shown. Also between two cells."""
 
     def run(self, code: str) -> str:
         """Execute a cell; what it printed, or how it failed."""
@@ -39,7 +39,7 @@ class Notebook:
             message = self.client.get_iopub_msg(timeout=1200)
             content = message["content"]
             if _CARD in (html := content.get("data", {}).get("text/html", "")):
-                self.cards.append((message["msg_type"], content["transient"].get("display_id", ""), html))
+                self.cards.append(html)
             if message["parent_header"].get("msg_id") == cell:
                 texts.append(content.get("text") or " ".join(content.get("traceback", [])))
                 if content.get("execution_state") == "idle":

@@ -21,19 +21,16 @@ from pathlib import Path
 warnings.filterwarnings("ignore")
 import rlexporter
 from tests import tiny
-def paced(completions, **_):
-    time.sleep(0.25)  # twenty times in 40 steps, so that no machine is too fast for a card that moves once a second
-    return tiny.letters(completions)
 """
 _CELL = """
-trainer = tiny.grpo(Path({folder!r}), rewards=[paced], max_steps={steps})
+trainer = tiny.grpo(Path({folder!r}), rewards=[tiny.letters], max_steps={steps})
 exporter = rlexporter.attach(trainer, port={port})
 """
 
 
 @pytest.mark.slow
 def test_a_notebook(tmp_path: Path) -> None:
-    """Interrupted, trained again, and the cell run anew: the server has it each time, and the card keeps up."""
+    """Interrupted, trained again, and the cell run anew: the server has it each time, and a card says how it is."""
     with opened(tmp_path) as notebook:
         _used(notebook, tmp_path)
 
@@ -45,7 +42,7 @@ def _used(notebook: Notebook, tmp_path: Path) -> None:
     name = notebook.run("print(exporter.name)").strip()
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
         notebook.client.execute("trainer.train()")
-        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]))
+        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d+)\.0", fetch(url)[1]))
         notebook.manager.interrupt_kernel()
         last = "print(exporter.snapshot.value('rl_last_log_step'))"
         step = float(eventually(lambda: re.findall(r"[\d.]+", notebook.run(last)))[-1])
@@ -59,22 +56,17 @@ def _used(notebook: Notebook, tmp_path: Path) -> None:
 
     again = _CELL.format(folder=str(tmp_path), port=port, steps=40)
     assert "Error" not in notebook.run(again + "exporter")
-    ((kind, _, html),) = notebook.cards  # that of the cell, which ends with an exporter
-    assert (kind, "starting" in html, f'href="http://127.0.0.1:{port}/"' in html) == ("display_data", True, True)
-    assert "Error" not in notebook.run("trainer.train()")
+    (html,) = notebook.cards  # that of the cell, which ends with an exporter
+    assert ("starting" in html, f'href="http://127.0.0.1:{port}/"' in html) == (True, True)
+    assert "Error" not in notebook.run("trainer.train()\nexporter")
     text = fetch(url)[1]
     assert f'run="{name}"' not in text
     assert re.search(r"rl_step{.*} 40\.0", text)
     left = "import threading\nprint([each.name for each in threading.enumerate() if 'rlexporter' in each.name])"
     assert notebook.run(f"exporter.close()\n{left}").strip() == "[]"
-    shown = notebook.cards[1:]
-    steps = [int(found) for _, _, html in shown for found in re.findall(r"step (\d+) of 40", html)]
-    assert {kind for kind, _, _ in shown} == {"update_display_data"}
-    assert len({name for _, name, _ in notebook.cards}) == 1
-    assert len(steps) == len(shown) >= 3
-    assert steps == sorted(steps)
-    assert steps[-1] == 40
-    assert "finished" in shown[-1][2]
+    (_, html) = notebook.cards
+    assert "finished" in html
+    assert "step 40 of 40" in html
 
 
 _BROKEN = """
@@ -96,8 +88,7 @@ def test_what_goes_wrong_is_shown_below_the_cell(tmp_path: Path) -> None:
     """Once, while it trains, and without any setting; a second look and the end of the run add nothing."""
     with opened(tmp_path) as notebook:
         assert "Error" not in notebook.run(_SETUP + _BROKEN.format(folder=str(tmp_path)))
-        ((kind, name, html),) = notebook.cards
-    assert (kind, name) == ("display_data", "")
+        (html,) = notebook.cards
     assert re.search(
         r"<b [^>]+>act: trainer_output-\w+, step ([4-9]|1\d)</b><br>broken returned NaN or infinity\.", html
     )
@@ -105,7 +96,7 @@ def test_what_goes_wrong_is_shown_below_the_cell(tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_a_line() -> None:
-    """IPython without a notebook, and no IPython at all: nothing there could be changed later."""
+    """IPython without a notebook, and no IPython at all: both print text."""
     code = "import rlexporter; exporter = rlexporter.Exporter(run='mine', port=0); "
     for command in (["-m", "IPython", "--no-banner", "-c", f"{code}exporter"], ["-c", f"{code}print(repr(exporter))"]):
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, check=True)
