@@ -188,7 +188,7 @@ def others(sources: Sources) -> dict[str, tuple[str, frozenset[str]]]:
 def unknown(algorithm: str, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys that the catalog does not know."""
     resolver = Resolver(CATALOG, algorithm)
-    return frozenset(key for key in keys if not resolver.resolve(_pattern(key)))
+    return frozenset(key for key in keys if not resolver.knows(_pattern(key)))
 
 
 def _keys(sources: Sources, path: str, classes: Sequence[ast.ClassDef]) -> frozenset[str]:

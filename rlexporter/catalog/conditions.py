@@ -790,7 +790,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Look at the queue of rollouts and the time of a weight update.", "Lower the bound on staleness."),
         source="bounds of 4 (AReaL's example) and 8 (prime-rl); logs in `tests/large`",
-        related=("rl_sample_staleness_mean", "rl_sample_staleness_max"),
+        related=("rl_sample_staleness_mean",),
     ),
     condition("samples_at_bound", "RLSamplesStale", Family.SAMPLES).when(
         above("staleness_share", warning(0.9, k=5, n=5)),
@@ -1697,12 +1697,12 @@ CONDITIONS: tuple[Condition, ...] = (
             "One engine that is slow or overloaded.",
         ),
         remedies=(
-            "Look at `rl_slowest_sample_time_seconds`: which part is it?",
+            "Look at `rl_sample_time_seconds`: which part is it?",
             "Give tools a time-out; bound the turns; let rollouts run ahead of training.",
         ),
         source="[verl] agent loops of a healthy public run: the slowest takes 3 to 17 times the mean; logs in "
         "`tests/large`",
-        related=("rl_sample_time_seconds", "rl_slowest_sample_time_seconds", "rl_waiting_fraction"),
+        related=("rl_sample_time_seconds", "rl_waiting_fraction"),
     ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),

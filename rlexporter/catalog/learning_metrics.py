@@ -176,12 +176,6 @@ LEARNING = (
         reading="Near 0: no learning signal. Growing without end: the reward model is off its ground.",
     ),
     _reward.gauge(
-        "rl_scores_margin",
-        "Mean reward of the better completion minus that of the worse one.",
-        keys=keys(ONLINE_DPO, "objective/scores_margin"),
-        reading="Rises while the better completion is easier to tell.",
-    ),
-    _reward.gauge(
         "rl_rlhf_reward",
         "Score plus the (negative) KL penalty: what PPO maximizes.",
         keys=keys("ppo online-dpo", "objective/rlhf_reward"),
@@ -201,95 +195,10 @@ LEARNING = (
         reading="Should not dominate the reward [ranges].",
     ),
     _reward.gauge(
-        "rl_reward_extreme",
-        "Lowest (min) and highest (max) reward of all ranks.",
-        labels=("statistic",),
-        keys=keys("sdpo", "self_distillation/reward_{statistic}"),
-        reading="Equal: the reward is constant.",
-    ),
-    _reward.gauge(
-        "rl_reward_group_std_mean",
-        "Spread of the reward within a group, mean over groups.",
-        keys=keys("sdpo", "self_distillation/group_reward_std_mean"),
-        reading="0: the completions to one prompt do not differ.",
-    ),
-    *_reward.gauges(
-        "rl_reward_",
-        "{} reward of a completion in the step.",
-        min="Compare with the smallest reward that is possible.",
-        max="Below the largest reward that is possible for long: nothing is solved.",
-    ),
-    *_reward.gauges(
-        "rl_rlhf_reward_",
-        "{} sum of score and KL penalty of a completion in the step.",
-        min="Far below the smallest score: the penalty of one completion is large.",
-        max="Above the largest score: a negative KL pays.",
-    ),
-    _reward.gauge(
-        "rl_reward_group_std",
-        "Spread of the reward among the completions of one prompt, mean over completions.",
-        reading="Falling to 0: the completions of a prompt are all right or all wrong, and teach nothing.",
-    ),
-    _reward.gauge(
-        "rl_shaped_reward_mean",
-        "Sum of the rewards of a completion's tokens after the baseline of its prompt and the KL penalty, mean over "
-        "completions.",
-        reading="Near 0 without a KL penalty: it is an advantage, and does not say how good completions are.",
-    ),
-    _reward.gauge(
-        "rl_kept_reward_mean",
-        "Mean reward of the completions that are trained on, after filters.",
-        reading="Far from the mean of all: the filters choose what is learned.",
-    ),
-    _reward.gauge(
         "rl_agent_reward",
         "Reward of one agent's completions, by the statistic over them.",
         labels=("agent", "statistic"),
         reading="Rises while that agent learns.",
-    ),
-    _reward.fraction(
-        "rl_solved_fraction",
-        "Share of an agent's prompts of which no completion, some or all are right, if rewards are 0 and 1.",
-        labels=("agent", "outcome"),
-        reading="Only some teach: none and all have no spread of reward.",
-    ),
-    _reward.fraction(
-        "rl_baseline_reward_fraction",
-        "Share of the baselines, the mean rewards of a prompt's completions, that are 0, 1 or in between.",
-        labels=("baseline",),
-        reading="Only those in between teach.",
-    ),
-    _reward.gauge(
-        "rl_normalized_reward_mean",
-        "Mean reward of a completion after the framework normalized it within its group.",
-        reading="0 where the group's mean is subtracted.",
-    ),
-    _groups.gauge(
-        "rl_zero_std_groups",
-        "Groups of the step in which every completion got the same reward, by that reward, rounded.",
-        labels=("reward",),
-        reading="Many at the lowest reward: too hard. Many at the highest: solved.",
-    ),
-    _groups.fraction(
-        "rl_zero_std_excluded_fraction",
-        "Share of groups without spread of reward that are left out of the loss, and of what it is divided by.",
-        reading="0 where none is left out.",
-    ),
-    _groups.fraction(
-        "rl_groups_all_zero_fraction",
-        "Share of groups in which every completion got a reward of 0, rounded.",
-        reading="High: too hard, or the reward is broken.",
-    ),
-    _groups.fraction(
-        "rl_groups_all_one_fraction",
-        "Share of groups in which every completion got a reward of 1, rounded.",
-        reading="High: solved.",
-    ),
-    _reward.fraction(
-        "rl_pass_rate",
-        "Share of prompts of which at least one of k completions gets a reward of 1, estimated from all of its group.",
-        labels=("k",),
-        reading="Rises while the policy learns. Rises for 1 and falls for many: it explores less.",
     ),
     _kl.gauge(
         "rl_kl_per_sequence",
@@ -362,23 +271,6 @@ LEARNING = (
         "or of the loss, wherever the penalty is.",
         reading="Grows slowly; compare runs of the same settings only.",
     ),
-    _kl.gauge(
-        "rl_teacher_kl_per_token",
-        "KL divergence of the policy from its teacher, mean over completion tokens: the k3 estimator.",
-        reading="Falls while the policy learns from its teacher.",
-    ),
-    _kl.gauge(
-        "rl_teacher_reverse_kl_per_token",
-        "KL divergence of the policy from its teacher, log-probability of the policy minus that of the teacher: the k1 "
-        "estimator.",
-        reading="Falls while the policy learns from its teacher.",
-    ),
-    _kl.gauge(
-        "rl_rollout_kl_max",
-        "Largest k3 estimate, at one token, of the KL divergence between the policy that sampled and the trainer's.",
-        reading="A single large value may be noise; one that stays is a mismatch.",
-        may_be_nonfinite=True,
-    ),
     _entropy.gauge(
         "rl_entropy_per_token",
         "Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding too).",
@@ -402,14 +294,6 @@ LEARNING = (
         reading="High early, declines slowly [ranges]. For collapse watch the entropy per token.",
     ),
     _entropy.gauge(
-        "rl_entropy_coef",
-        "Coefficient of the entropy bonus in force; only where the bonus is on.",
-        unit="",
-        level=Level.STEP,
-        keys=keys(GRPO, "entropy_coef"),
-        reading="At its maximum: entropy cannot be held.",
-    ),
-    _entropy.gauge(
         "rl_update_entropy_per_token",
         "Entropy of the policy's next-token distribution, mean over completion tokens and over the updates of a step.",
         reading="As rl_entropy_per_token, which is measured before the updates.",
@@ -419,18 +303,6 @@ LEARNING = (
         "Entropy of the policy, estimated from the sampled tokens: minus their log-probability, weighted by the ratio "
         "of policy and sampler.",
         reading="As rl_entropy_per_token, with more noise.",
-    ),
-    *_entropy.gauges(
-        "rl_completion_entropy_",
-        "{} mean entropy of a completion's tokens.",
-        level=Level.SEQUENCE,
-        min="Near 0: a completion that was certain throughout.",
-        max="Far above the mean: a completion that is noise.",
-    ),
-    _entropy.gauge(
-        "rl_entropy_threshold",
-        "Entropy from which on a token counts in the loss, where only the most uncertain ones do.",
-        reading="Falls with the entropy.",
     ),
     _policy.gauge(
         "rl_policy_ratio_mean",
@@ -561,49 +433,11 @@ LEARNING = (
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="Exactly 0 while every update is on-policy. High: updates too aggressive.",
     ),
-    _clip.gauge(
-        "rl_cispo_clip_ratio",
-        "Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
-        keys=keys(GRPO, "cispo_clip_ratio"),
-        reading="High: many weights are cut; updates too aggressive for the samples.",
-    ),
-    _policy.gauge(
-        "rl_vespo_phi_seq_mean",
-        "Mean weight of a sequence (loss_type=vespo).",
-        level=Level.SEQUENCE,
-        keys=keys(GRPO, "vespo/phi_seq_mean"),
-        reading="About 1 when on-policy.",
-        may_be_nonfinite=True,
-    ),
     _unmasked(_policy, "rl_policy_ratio_", _RATIO, "ppo/policy/ratio", unit=""),
-    _clip.gauge(
-        "rl_policy_dual_clipfrac",
-        "Share of completion tokens with a negative advantage whose loss is limited by the second clip of dual-clip "
-        "PPO, at a ratio far above 1.",
-        reading="0, or close to it. More: the policy has moved far from the one that sampled.",
-    ),
-    *_policy.gauges(
-        "rl_policy_ratio_",
-        "{} probability ratio new/old policy of a token.",
-        min="Near 0: the update has made a sampled token unlikely.",
-        max="Large: one token dominates an update that is not clipped.",
-    ),
-    _policy.gauge(
-        "rl_policy_clipped_ratio_mean",
-        "Mean probability ratio new/old policy after clipping.",
-        reading="Away from the mean before clipping: the clip is at work.",
-    ),
     _policy.fraction(
         "rl_trust_region_masked_fraction",
         "Share of a completion's tokens that the trust region leaves out of the loss, mean over completions.",
         reading="High: much of the batch is too far from the sampler.",
-    ),
-    _policy.fraction(
-        "rl_trust_region_side_fraction",
-        "Share of a completion's tokens that one side of the trust region leaves out of the loss: high is a better "
-        "token that is too likely already, low a worse one too unlikely.",
-        labels=("side",),
-        reading="One side far above the other: the policy drifts that way.",
     ),
     _update.gauge(
         "rl_micro_batch_loss_mean",
@@ -611,31 +445,10 @@ LEARNING = (
         reading="Compare within a run only. NaN: the weights are lost with the next step.",
     ),
     _policy.fraction(
-        "rl_off_policy_masked_fraction",
-        "Share of completion tokens that are left out of the loss: the policy has left them, and their advantage is "
-        "negative.",
-        reading="High: the samples are too old.",
-    ),
-    _policy.fraction(
         "rl_update_effective_sample_fraction",
         "Effective sample size of the ratios of a completion's tokens (policy over the one before the update), as a "
         "share of the tokens, mean over completions.",
         reading="1 at the first update. Falling: a few tokens dominate it.",
-    ),
-    _policy.gauge(
-        "rl_fipo",
-        "A statistic of FIPO, which weighs tokens by what follows them, under the framework's own name.",
-        labels=("statistic",),
-    ),
-    _policy.gauge(
-        "rl_sdar",
-        "A statistic of the distillation loss of SDAR, under the framework's own name.",
-        labels=("statistic",),
-    ),
-    _update.gauge(
-        "rl_self_distillation_weight",
-        "Weight of the self-distilled advantages of RLSD.",
-        reading="Follows its schedule.",
     ),
     _advantage.gauge(
         "rl_advantage_mean",
@@ -662,22 +475,10 @@ LEARNING = (
         reading="1, or near it. Near 0: the advantages belong to other completions. Below 0: their sign is wrong.",
     ),
     _optimal.gauge(
-        "rl_optimal_value_mean",
-        "Optimal value of the prompts, estimated from the reference before training.",
-        keys=keys("a2po", "v_star", only=True),
-        reading="Near its lowest or highest: the prompts are too hard or too easy for the reference.",
-    ),
-    _optimal.gauge(
         "rl_optimal_advantage_mean",
         "Reward minus optimal value of the prompt, which A2PO's implicit reward is fitted to.",
         keys=keys("a2po", "advantage", only=True),
         reading="Rises while the policy learns; near 0 it does as well as the optimum that was estimated.",
-    ),
-    _optimal.gauge(
-        "rl_implicit_reward_mean",
-        "Implicit reward of the sampled completions: beta2 times their log-ratio to the reference.",
-        keys=keys("a2po", "implicit_reward", only=True),
-        reading="Follows rl_optimal_advantage_mean while the fit is good.",
     ),
     _advantage.gauge(
         "rl_token_advantage_mean",
@@ -689,12 +490,6 @@ LEARNING = (
         "{} advantage of a completion token.",
         min="Growing without end: one completion dominates the update.",
         max="Growing without end: one completion dominates the update.",
-    ),
-    _advantage.gauge(
-        "rl_sequence_advantage_mean",
-        "Mean over completions of the mean advantage of their tokens.",
-        level=Level.SEQUENCE,
-        reading="Near 0 where advantages are relative to a group.",
     ),
     _loss.gauge(
         "rl_loss",
@@ -757,19 +552,6 @@ LEARNING = (
         "Policy loss plus vf_coef times value loss.",
         keys=keys(PPO_LEGACY, "ppo/loss/total"),
         reading="Declines gradually [ranges].",
-    ),
-    _loss.gauge(
-        "rl_aux_loss",
-        "Load-balancing loss of a mixture-of-experts model.",
-        keys=keys(f"{GROUPWISE} sft dpo kto", "aux_loss"),
-        reading="Grows when few experts take most tokens.",
-    ),
-    _loss.gauge(
-        "rl_train_loss",
-        "Mean loss of the whole train(), from the summary at its end.",
-        level=Level.RUN,
-        keys=keys(TRAINERS, "train_loss"),
-        reading="No measure of success in GRPO and RLOO.",
     ),
     _value.gauge(
         "rl_value_mean",
@@ -839,23 +621,10 @@ LEARNING = (
         keys=keys(PPO_LEGACY, "ppo/returns/var"),
         reading="Consistent with the scale of the reward [ranges].",
     ),
-    *_value.gauges(
-        "rl_value_",
-        "{} value of a completion token, before the update.",
-        min="Far outside the returns: a critic that diverges.",
-        max="Far outside the returns: a critic that diverges.",
-    ),
-    _value.gauge("rl_return_min", "Smallest return of a completion token.", reading="On the scale of the rewards."),
-    _value.gauge("rl_return_max", "Largest return of a completion token.", reading="On the scale of the rewards."),
     _critic.gauge(
         "rl_value_grad_norm",
         "Norm of the gradient of a value model of its own, before clipping.",
         reading="Falls while the critic fits. NaN: its weights are lost with the next step.",
-    ),
-    _critic.gauge(
-        "rl_value_learning_rate",
-        "Learning rate of a value model of its own.",
-        reading="Follows its schedule.",
     ),
     _optimizer.gauge(
         "rl_learning_rate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import PPO, PPO_LEGACY
-from rlexporter.catalog.entries import TRAINERS, Entries, keys
+from rlexporter.catalog.entries import Entries, keys
 from rlexporter.model.metric import Group, Level, Range, RankScope
 from rlexporter.model.snapshot import RunState
 
@@ -122,13 +122,6 @@ RUN = (
     _step.counter("rl_steps_total", "Steps done by this process, from 0.", initial=((),)),
     _step.gauge("rl_steps_planned", "The step at which training is to end."),
     _progress.gauge(
-        "rl_epoch",
-        "Passes over the training data so far.",
-        unit="epochs",
-        keys=keys("ppo " + TRAINERS, "epoch"),
-        reading="Grows. Several passes over few prompts: expect the policy to learn them by heart.",
-    ),
-    _progress.gauge(
         "rl_episode",
         "Prompts consumed so far by all ranks, as the trainer counts them: 0 again with every train().",
         unit="episodes",
@@ -240,148 +233,11 @@ SPEED = (
         labels=("phase",),
         reading="Its rate is the share of the time. A rank with more generation or reward than others is a straggler.",
     ),
-    _speed.gauge(
-        "rl_train_runtime_seconds",
-        "Duration of train(), from the summary at its end.",
-        level=Level.RUN,
-        keys=keys(TRAINERS, "train_runtime"),
-    ),
-    _summary.gauge(
-        "rl_train_samples_per_second",
-        "Samples per second of the whole train(), from the summary at its end.",
-        unit="samples per second",
-        keys=keys(TRAINERS, "train_samples_per_second"),
-    ),
-    _summary.gauge(
-        "rl_train_steps_per_second",
-        "Steps per second of the whole train(), from the summary at its end.",
-        unit="steps per second",
-        keys=keys(TRAINERS, "train_steps_per_second"),
-    ),
-    _summary.gauge(
-        "rl_train_flos",
-        "Floating-point operations so far, from the summary at the end of train(); 0 where the trainer does not count.",
-        unit="floating-point operations",
-        keys=keys(TRAINERS, "total_flos"),
-    ),
-    _speed.gauge(
-        "rl_phase_time_per_token_seconds",
-        "Duration of one part of the last step, over its tokens.",
-        unit="seconds per token",
-        labels=("phase",),
-        reading="Growth: this part becomes slower for the same work.",
-    ),
-    _throughput.gauge(
-        "rl_tokens_per_second_per_gpu",
-        "Prompt and completion tokens of the step, over its time and the number of GPUs.",
-        reading="Stable; a fall is a slow worker or longer waits.",
-    ),
-    _speed.gauge(
-        "rl_step_tokens", "Prompt and completion tokens of the step.", unit="tokens", reading="Grows with the lengths."
-    ),
-    _speed.fraction(
-        "rl_role_flops_utilization",
-        "Share of the GPUs' peak operations that a part of the step reaches (MFU).",
-        labels=("role",),
-        reading="0.3 to 0.5 is usual in training; a fall is waiting.",
-    ),
-    _memory.gauge(
-        "rl_gpu_memory_allocated_max_bytes",
-        "Largest GPU memory that torch has allocated, of the worker that reports.",
-        reading="Near the memory of the GPU: it will run out with longer completions.",
-    ),
-    _memory.gauge(
-        "rl_gpu_memory_reserved_max_bytes",
-        "Largest GPU memory that torch has reserved, of the worker that reports.",
-        reading="Far above what is allocated: memory is fragmented.",
-    ),
-    _memory.gauge(
-        "rl_host_memory_used_bytes",
-        "Memory in use on the machine of the worker that reports.",
-        reading="Growing without end: a leak.",
-    ),
-    *_rate.gauges(
-        "rl_rank_tokens_",
-        "{} number of tokens of a data-parallel rank, before they are balanced.",
-        unit="tokens",
-        mean="Grows with the lengths.",
-        min="Far below the most: unequal work.",
-        max="Far above the fewest: unequal work.",
-    ),
-    _speed.gauge(
-        "rl_rank_tokens_range",
-        "Most minus fewest tokens of a data-parallel rank, before they are balanced.",
-        unit="tokens",
-        reading="Large: unequal work.",
-    ),
-    *_rate.gauges(
-        "rl_rank_tokens_balanced_",
-        "{} number of tokens of a data-parallel rank, after they were balanced.",
-        unit="tokens",
-        min="Close to the most.",
-        max="Close to the fewest.",
-    ),
     _speed.gauge("rl_step_samples", "Completions of the step.", unit="samples", reading="The size of the batch."),
-    _throughput.gauge(
-        "rl_training_tokens_per_second_per_gpu",
-        "Tokens of the step over the time of the update alone, and the number of GPUs that train.",
-        reading="Stable; a fall is a slower update.",
-    ),
-    _throughput.gauge(
-        "rl_trained_tokens_per_second_per_gpu",
-        "Completion tokens that are trained on, over the time of the whole step and the number of GPUs.",
-        reading="Stable; a fall is a slow worker or longer waits.",
-    ),
-    _speed.gauge(
-        "rl_mean_step_time_seconds",
-        "Mean time of a step since the training began or was resumed.",
-        reading="Follows rl_step_time_seconds slowly.",
-    ),
-    _speed.gauge(
-        "rl_mean_steps_per_second",
-        "Mean number of steps a second since the training began or was resumed.",
-        unit="steps per second",
-        reading="Stable.",
-    ),
     _speed.fraction(
         "rl_waiting_fraction",
         "Share of the step in which the trainer waits for samples.",
         reading="High: generation does not keep up.",
-    ),
-    _throughput.gauge(
-        "rl_generated_tokens_per_second_per_gpu",
-        "Generated tokens over the time of the rollout and the number of its GPUs.",
-        reading="A fall is a slow engine, or a long tail of completions.",
-    ),
-    _speed.gauge(
-        "rl_longest_sample_waiting_seconds",
-        "Time that the longest completions of the step spent on anything but generation: tools, environments.",
-        reading="Near the time of the rollout: tools are the bottleneck.",
-    ),
-    _speed.gauge(
-        "rl_phase_tflops",
-        "Operations of one part of the step over its time, of one GPU, in 10^12 a second.",
-        unit="TFLOP/s",
-        labels=("phase",),
-        reading="A fall is shorter sequences, or waiting.",
-    ),
-    _evaluation.gauge(
-        "rl_eval_runtime_seconds",
-        "Duration of the last evaluation.",
-        unit="seconds",
-        keys=keys(TRAINERS, "eval_runtime"),
-    ),
-    _evaluation.gauge(
-        "rl_eval_samples_per_second",
-        "Samples per second in the last evaluation.",
-        unit="samples per second",
-        keys=keys(TRAINERS, "eval_samples_per_second"),
-    ),
-    _evaluation.gauge(
-        "rl_eval_steps_per_second",
-        "Batches per second in the last evaluation.",
-        unit="batches per second",
-        keys=keys(TRAINERS, "eval_steps_per_second"),
     ),
     _evaluation.gauge(
         "rl_eval_timestamp_seconds",
@@ -407,29 +263,11 @@ SPEED = (
         labels=("dataset", "score", "statistic"),
         reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
     ),
-    _evaluation.gauge(
-        "rl_eval_best_reward",
-        "Best reward of so many attempts at one prompt of a data set, mean over prompts of the last validation.",
-        unit="reward",
-        labels=("dataset", "attempts"),
-        reading="Rises while the policy learns; only that of many attempts: it explores.",
-    ),
     _validation.gauge(
         "rl_validation_reward_mean",
         "Mean reward of the last validation.",
         unit="reward",
         reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
-    ),
-    _validation.gauge(
-        "rl_validation_length_mean",
-        "Mean length of the completions of the last validation.",
-        unit="tokens",
-        reading="As in training, or nearly so.",
-    ),
-    _validation.fraction(
-        "rl_validation_truncated_fraction",
-        "Share of completions of the last validation that were cut off.",
-        reading="Above 0: scores are too low, since answers are missing.",
     ),
     _evaluation.gauge(
         "rl_eval_reward",
@@ -438,26 +276,10 @@ SPEED = (
         reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
     ),
     _evaluation.fraction(
-        "rl_eval_truncated_fraction",
-        "Share of the completions of the last validation that were cut off at the length limit.",
-        reading="High: the limit is too short.",
-    ),
-    _evaluation.fraction(
         "rl_eval_pass_at_k",
         "Share of prompts of the last validation of which at least one of k completions gets a reward of 1.",
         labels=("dataset", "k"),
         reading="Rises while the policy learns.",
-    ),
-    _evaluation.fraction(
-        "rl_eval_unscored_fraction",
-        "Share of the completions of the last validation without a reward, which count as 0.",
-        reading="Above 0: the environment fails, and the mean reward is too low.",
-    ),
-    _evaluation.gauge(
-        "rl_eval_skipped",
-        "1 at a validation that was skipped, by the reason that the framework gives.",
-        labels=("reason",),
-        reading="A gap in the curves.",
     ),
 )
 
@@ -585,8 +407,8 @@ TRUTH = (
     ),
     _truth.gauge(
         "rl_logged_value",
-        "A value whose key the catalog does not know: of another trainer, or logged by a reward function. An "
-        "array is served as its mean.",
+        "A value that is logged under a key without a series of its own: of another trainer, of a reward function, or "
+        "one that no panel and no rule reads. An array is served as its mean.",
         level=Level.STEP,
         labels=("key",),
     ),

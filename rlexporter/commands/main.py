@@ -7,18 +7,19 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlexporter import demo
-from rlexporter.catalog.metrics import CATALOG
+from rlexporter.catalog.as_logged import AS_LOGGED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.config.settings import Settings
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.errors import SetupError
-from rlexporter.model.metric import Metric
+from rlexporter.model.metric import AS_IT_IS, Kind, Metric
 from rlexporter.recording import UnreadableError
 from rlexporter.run.shutdown import shown
 from rlexporter.version import __version__
@@ -112,17 +113,34 @@ def _add_metrics(commands: Any) -> None:
 
 def _metrics(options: argparse.Namespace) -> int:
     """Print the catalog, or what matches a word of it; 1 if nothing does."""
-    found = [metric for metric in CATALOG if options.word.lower() in _searched(metric)]
-    if not found:
-        print(f"rlexporter: no metric has {shown(options.word)!r} in its name, key or help", file=sys.stderr)
+    word = options.word.lower()
+    found = [metric for metric in CATALOG if word in _searched(metric)]
+    as_logged = sorted({key for key in _as_logged() if word in key.lower()}) if word else []
+    if not found and not as_logged:
+        print(
+            f"rlexporter: no metric has {shown(options.word)!r} in its name, key or help; a key that is not known is "
+            f"served as {AS_IT_IS}{{key=...}}",
+            file=sys.stderr,
+        )
         return 1
     if options.json:
-        print(json.dumps([_described(metric) for metric in found], indent=1))
+        plain = _described(NAMED[AS_IT_IS])
+        both = [*map(_described, found), *({**plain, "keys": [key]} for key in as_logged)]
+        print(json.dumps(both, indent=1))
         return 0
-    width = max(len(metric.series) for metric in found)
+    width = max((len(metric.series) for metric in found), default=0)
     for metric in found:
         print(f"{metric.series:{width}}  {metric.kind.value:9}  {metric.help}")
+    for key in as_logged:
+        print(f'{AS_IT_IS}{{key="{key}"}}  {Kind.GAUGE.value}  Served as it is logged.')
     return 0
+
+
+def _as_logged() -> Iterator[str]:
+    """Yield the keys, of TRL and of all frameworks, that are served as they are logged."""
+    yield from (key.name for key in AS_LOGGED)
+    for framework in FRAMEWORKS.values():
+        yield from (key.name for key in framework.keys if key.series == AS_IT_IS)
 
 
 def _searched(metric: Metric) -> str:

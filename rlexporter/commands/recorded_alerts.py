@@ -252,11 +252,7 @@ def _unknown_keys(recording: Recording, mapped: Collection[str]) -> tuple[str, .
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
     keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}
-    return tuple(
-        key
-        for key, prefix in keys.items()
-        if key not in mapped and not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
-    )
+    return tuple(key for key, prefix in keys.items() if key not in mapped and not resolver.knows(key, prefix))
 
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:

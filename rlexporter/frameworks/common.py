@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from rlexporter.catalog.algorithms import family
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS
-from rlexporter.model.metric import FrameworkKey
+from rlexporter.model.metric import AS_IT_IS, FrameworkKey
 from rlexporter.model.step import RunFacts
 
 logger = logging.getLogger("rlexporter")
@@ -43,6 +43,11 @@ def no_metric(*names: str) -> Iterator[FrameworkKey]:
     return feeds("", *names)
 
 
+def as_logged(*names: str) -> Iterator[FrameworkKey]:
+    """Yield the keys ``names``, which nothing reads: they are served as they are, and never guessed at."""
+    return feeds(AS_IT_IS, *names)
+
+
 def statistics(series: str, name: str, *suffixes: str) -> Iterator[FrameworkKey]:
     """Yield ``name`` with each suffix, ``mean``, ``min`` and ``max`` if none is given, for ``series`` with the same."""
     for suffix in suffixes or ("mean", "min", "max"):
@@ -56,10 +61,10 @@ def correction(prefix: str) -> Iterator[FrameworkKey]:
     for ours, theirs in (("trainer", "training"), ("sampler", "rollout")):
         yield from feeds(f"rl_{ours}_perplexity", f"{prefix}/{theirs}_ppl")
         yield from feeds(f"rl_{ours}_log_perplexity", f"{prefix}/{theirs}_log_ppl")
-    yield from feeds("rl_perplexity_ratio", f"{prefix}/ppl_ratio")
-    yield from feeds("rl_log_perplexity_difference_mean", f"{prefix}/log_ppl_diff")
-    yield from statistics("rl_log_perplexity_difference_", f"{prefix}/log_ppl_diff_", "min", "max")
-    yield from feeds("rl_log_perplexity_absolute_difference", f"{prefix}/log_ppl_abs_diff")
+    yield from as_logged(f"{prefix}/ppl_ratio")
+    yield from as_logged(f"{prefix}/log_ppl_diff")
+    yield from as_logged(f"{prefix}/log_ppl_diff_min", f"{prefix}/log_ppl_diff_max")
+    yield from as_logged(f"{prefix}/log_ppl_abs_diff")
     yield from feeds("rl_sampling_chi2_per_token", f"{prefix}/chi2_token")
 
 

@@ -25,17 +25,26 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, below, feeds, of_framework, settings_at, statistics
+from rlexporter.frameworks.common import (
+    Feed,
+    Line,
+    after_call,
+    as_logged,
+    at,
+    below,
+    feeds,
+    of_framework,
+    settings_at,
+    statistics,
+)
 from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 _LEARNING = (
     *feeds("rl_reward_mean", "reward"),
-    *feeds("rl_reward_min", "min_total_reward", "total_reward/min"),
-    *feeds("rl_reward_max", "max_total_reward", "total_reward/max"),
-    *feeds("rl_kept_reward_mean", "filtered_reward"),
+    *as_logged("min_total_reward", "total_reward/min", "max_total_reward", "total_reward/max", "filtered_reward"),
     *feeds("rl_agent_reward", "{agent}/reward/{statistic}"),
-    *feeds("rl_baseline_reward_fraction", "baseline_reward/pct_{baseline}", scale=0.01),
+    *as_logged("baseline_reward/pct_{baseline}"),
     *feeds("rl_advantage_mean", "advantages/mean", families=(PPO,)),
     *feeds("rl_token_advantage_mean", "advantages/mean", families=(GRPO,)),
     *statistics("rl_advantage_", "advantages/", "min", "max"),
@@ -43,9 +52,7 @@ _LEARNING = (
     *feeds("rl_kl_loss_per_token", "kl_penalty", families=(PPO,), nothing=0.0),
     *feeds("rl_sampled_entropy_per_token", "approx_entropy"),
     *feeds("rl_policy_ratio_mean", "probs_ratio"),
-    *feeds("rl_policy_ratio_min", "probs_ratio_min", nothing=-1.0),
-    *feeds("rl_policy_ratio_max", "probs_ratio_max", nothing=-1.0),
-    *feeds("rl_policy_clipped_ratio_mean", "probs_ratio_clamped"),
+    *as_logged("probs_ratio_min", "probs_ratio_max", "probs_ratio_clamped"),
     *feeds("rl_loss", "loss"),
     *feeds("rl_grad_norm", "grad_norm"),
     *feeds("rl_learning_rate", "lr"),
@@ -58,17 +65,15 @@ _CRITIC = (
     *feeds("rl_value_explained_variance", "critic/explained_var"),
     *feeds("rl_return_mean", "critic/returns_mean"),
     *feeds("rl_value_grad_norm", "critic/grad_norm"),
-    *feeds("rl_value_learning_rate", "critic/lr"),
+    *as_logged("critic/lr"),
 )
 
 _ENGINES = (
     *feeds("rl_sampling_probability_factor_mean", "token_mult_prob_error"),
-    *feeds("rl_sampling_sequence_factor_mean", "mean_seq_mult_prob_error"),
-    *feeds("rl_sampling_sequence_factor_min", "min_seq_mult_prob_error"),
-    *feeds("rl_sampling_sequence_factor_max", "max_seq_mult_prob_error"),
+    *as_logged("mean_seq_mult_prob_error", "min_seq_mult_prob_error", "max_seq_mult_prob_error"),
     *feeds("rl_rollout_kl_per_token", "gen_kl_error"),
     *feeds("rl_trainer_kl_per_token", "policy_kl_error"),
-    *feeds("rl_sampling_js_per_token", "js_divergence_error"),
+    *as_logged("js_divergence_error"),
     *feeds("rl_importance_sampling_ratio_mean", "sampling_importance_ratio"),
     *feeds("rl_sampling_filtered_fraction", "is_oob_ratio"),
     *feeds("rl_sample_staleness_mean", "avg_trajectory_age"),
@@ -80,21 +85,29 @@ _LENGTHS = (
     *feeds("rl_completion_length_mean", "mean_gen_tokens_per_sample"),
     *feeds("rl_completion_length_max", "max_gen_tokens_per_sample"),
     *feeds("rl_completion_truncated_fraction", "truncation_rate"),
-    *statistics("rl_sequence_length_", "total_tokens_per_sample/"),
-    *feeds("rl_sequence_length_mean", "mean_total_tokens_per_sample"),
-    *statistics("rl_turns_", "turns_per_sample/"),
-    *feeds("rl_turns_mean", "avg_turns_per_sample"),
-    *feeds("rl_turns_max", "max_turns_per_sample"),
-    *feeds("rl_step_tokens", "total_num_tokens"),
+    *as_logged(
+        "total_tokens_per_sample/mean",
+        "total_tokens_per_sample/min",
+        "total_tokens_per_sample/max",
+        "mean_total_tokens_per_sample",
+        "turns_per_sample/mean",
+        "turns_per_sample/min",
+        "turns_per_sample/max",
+        "avg_turns_per_sample",
+        "max_turns_per_sample",
+        "total_num_tokens",
+    ),
 )
 
 _SPEED = (
     *feeds("rl_step_time_seconds", "timing/train/total_step_time"),
-    *feeds("rl_trained_tokens_per_second_per_gpu", "timing/train/valid_tokens_per_sec_per_gpu"),
+    *as_logged("timing/train/valid_tokens_per_sec_per_gpu"),
     *feeds("rl_phase_time_seconds", "timing/train/{phase}", "timing/train/{phase}/total"),
-    *feeds("rl_tokens_per_second_per_gpu", "performance/tokens_per_sec_per_gpu"),
-    *feeds("rl_training_tokens_per_second_per_gpu", "performance/policy_training_tokens_per_sec_per_gpu"),
-    *feeds("rl_model_flops_utilization", "performance/{role}_fp_utilization"),
+    *as_logged(
+        "performance/tokens_per_sec_per_gpu",
+        "performance/policy_training_tokens_per_sec_per_gpu",
+        "performance/{role}_fp_utilization",
+    ),
 )
 
 NEMO_RL = Framework(
@@ -107,7 +120,7 @@ NEMO_RL = Framework(
         *below("train/", (*_LEARNING, *_CRITIC, *_ENGINES, *_LENGTHS)),
         *_SPEED,
         *feeds("rl_validation_reward_mean", "validation/accuracy"),
-        *feeds("rl_validation_length_mean", "validation/avg_length"),
+        *as_logged("validation/avg_length"),
     ),
 )
 TABLES = (NEMO_RL,)

@@ -25,16 +25,27 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, below, feeds, no_metric, of_framework, settings_at
+from rlexporter.frameworks.common import (
+    Feed,
+    Line,
+    after_call,
+    as_logged,
+    at,
+    below,
+    feeds,
+    no_metric,
+    of_framework,
+    settings_at,
+)
 from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 _TRAIN = (
     *feeds("rl_reward_mean", "reward", "rollout/reward_mean"),
     *feeds("rl_reward_std", "rollout/reward_std"),
-    *feeds("rl_reward_group_std", "group_reward_std"),
+    *as_logged("group_reward_std"),
     *feeds("rl_rlhf_reward", "return", families=(PPO,)),
-    *feeds("rl_shaped_reward_mean", "return", families=(GRPO,)),
+    *as_logged("return"),
     *feeds("rl_kl_estimate_per_token", "kl", nothing=0.0),
     *feeds("rl_kl_k1_per_token", "logprobs_diff", nothing=0.0),
     *feeds("rl_policy_policykl", "ppo_kl"),
@@ -47,23 +58,18 @@ _TRAIN = (
     *feeds("rl_value_loss", "critic_loss"),
     *feeds("rl_value_prediction", "values"),
     *feeds("rl_value_grad_norm", "critic_grad_norm"),
-    *feeds("rl_value_learning_rate", "critic_lr"),
+    *as_logged("critic_lr"),
     *feeds("rl_sampling_kl_per_token", "vllm_kl"),
     *feeds("rl_sampling_filtered_fraction", "is_filter_ratio"),
     *feeds("rl_completion_length_mean", "response_length", "rollout/response_length_mean"),
     *feeds("rl_completion_truncated_fraction", "truncated", "rollout/truncated_rate"),
-    *feeds("rl_sequence_length_mean", "total_length"),
-    *feeds("rl_sequence_limit_fraction", "response_clip_ratio"),
+    *as_logged("total_length", "response_clip_ratio"),
     *feeds("rl_step_samples", "rollout/num_samples"),
     *feeds("rl_step_time_seconds", "timing/step_total"),
     *feeds("rl_phase_time_seconds", "timing/{phase}"),
 )
 
-_EVAL = (
-    *feeds("rl_validation_length_mean", "eval_response_length_mean"),
-    *feeds("rl_validation_truncated_fraction", "eval_truncated_rate"),
-    *feeds("rl_eval_best_reward", "eval_{dataset}_pass{attempts}"),
-)
+_EVAL = (*as_logged("eval_response_length_mean", "eval_truncated_rate", "eval_{dataset}_pass{attempts}"),)
 
 _MARKS = ("actor_lr", "ppo_clip_ratio")
 

@@ -26,7 +26,17 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO
-from rlexporter.frameworks.common import Feed, after_call, at, feeds, no_metric, of_framework, settings_at, statistics
+from rlexporter.frameworks.common import (
+    Feed,
+    after_call,
+    as_logged,
+    at,
+    feeds,
+    no_metric,
+    of_framework,
+    settings_at,
+    statistics,
+)
 from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
@@ -38,32 +48,38 @@ _TRAINER = (
     *feeds("rl_entropy_per_token", "entropy/all/mean", "entropy/mean"),
     *feeds("rl_rollout_kl_per_token", "mismatch_kl/all/mean"),
     *feeds("rl_trust_region_masked_fraction", "is_masked/mean"),
-    *feeds("rl_trust_region_side_fraction", "is_masked_{side}/mean"),
+    *as_logged("is_masked_{side}/mean"),
     *feeds("rl_expert_load_imbalance", "max_vio/mean"),
     *feeds("rl_routing_confidence", "routing_confidence/mean"),
     *feeds("rl_learning_rate", "optim/lr"),
     *feeds("rl_grad_norm", "optim/grad_norm"),
-    *feeds("rl_training_tokens_per_second_per_gpu", "perf/throughput_per_gpu"),
-    *feeds("rl_gpu_memory_reserved_max_bytes", "perf/peak_memory", scale=_GIB),
+    *as_logged("perf/throughput_per_gpu", "perf/peak_memory"),
     *feeds("rl_step_time_seconds", "time/step"),
     *feeds("rl_phase_time_seconds", "time/{phase}"),
 )
 
 _ORCHESTRATOR = (
-    *statistics("rl_reward_", f"{_ALL}/agent/reward/"),
-    *feeds("rl_kept_reward_mean", f"{_KEPT}/agent/reward/mean"),
+    *feeds("rl_reward_mean", f"{_ALL}/agent/reward/mean"),
+    *as_logged(f"{_ALL}/agent/reward/min", f"{_ALL}/agent/reward/max", f"{_KEPT}/agent/reward/mean"),
     *feeds("rl_completion_truncated_fraction", f"{_ALL}/agent/is_truncated/mean"),
     *feeds("rl_rollout_error_fraction", f"{_ALL}/has_error/mean", f"{_ALL}/agent/has_error/mean"),
     *feeds("rl_sample_dropped_fraction", f"{_ALL}/cancelled/mean"),
     *feeds("rl_agent_reward", f"{_ALL}/{{agent}}/reward/{{statistic}}", "train/{agent}/all/agent/reward/{statistic}"),
-    *feeds("rl_solved_fraction", f"{_ALL}/{{agent}}/solved_{{outcome}}"),
+    *as_logged(f"{_ALL}/{{agent}}/solved_{{outcome}}"),
     *statistics("rl_completion_length_", f"{_ALL}/num_output_tokens/"),
-    *statistics("rl_sequence_length_", f"{_ALL}/num_total_tokens/"),
-    *statistics("rl_turns_", f"{_ALL}/num_turns/"),
+    *as_logged(
+        f"{_ALL}/num_total_tokens/mean",
+        f"{_ALL}/num_total_tokens/min",
+        f"{_ALL}/num_total_tokens/max",
+        f"{_ALL}/num_turns/mean",
+        f"{_ALL}/num_turns/min",
+        f"{_ALL}/num_turns/max",
+    ),
     *feeds("rl_sample_time_seconds", *(f"{_ALL}{of}/timing/{{part}}/{{statistic}}" for of in ("/agent", ""))),
-    *statistics("rl_sample_staleness_", "off_policy/", "mean", "max"),
+    *feeds("rl_sample_staleness_mean", "off_policy/mean"),
+    *as_logged("off_policy/max"),
     *feeds("rl_evicted_samples", "off_policy/{reason}"),
-    *feeds("rl_step_tokens", "progress/tokens"),
+    *as_logged("progress/tokens"),
     *feeds("rl_step_samples", "progress/rollouts", "progress/samples"),
     *feeds("rl_eval_score", "eval/{dataset}/effective/{score}/{statistic}"),
 )
@@ -71,13 +87,13 @@ _ORCHESTRATOR = (
 _OLDER = (
     *feeds("rl_reward_mean", "reward/all/mean"),
     *feeds("rl_completion_length_mean", "decode_len/all/mean"),
-    *feeds("rl_sequence_length_mean", "seq_len/all/mean"),
+    *as_logged("seq_len/all/mean"),
     *feeds("rl_completion_truncated_fraction", "is_truncated/all/mean"),
-    *feeds("rl_turns_mean", "num_turns/all/mean"),
+    *as_logged("num_turns/all/mean"),
     *feeds("rl_rollout_error_fraction", "errored_rollouts/all"),
     *feeds("rl_completion_empty_fraction", "empty_rollouts/all"),
-    *statistics("rl_reward_", f"{_ALL}/reward/"),
-    *feeds("rl_kept_reward_mean", f"{_KEPT}/reward/mean"),
+    *feeds("rl_reward_mean", f"{_ALL}/reward/mean"),
+    *as_logged(f"{_ALL}/reward/min", f"{_ALL}/reward/max", f"{_KEPT}/reward/mean"),
     *feeds("rl_completion_truncated_fraction", f"{_ALL}/is_truncated/mean"),
 )
 """Keys of v0.5 and before, and those of v0.7 without an agent. The extremes of v0.5 are those of the means of problems,

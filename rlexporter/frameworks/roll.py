@@ -17,20 +17,25 @@ mean reward where scores are 0 and 1. Its ``time/step_total`` is that of the ste
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import feeds, no_metric, statistics
+from rlexporter.frameworks.common import as_logged, feeds, no_metric, statistics
 from rlexporter.model.metric import Framework
 
 _REWARD = (
-    *statistics("rl_reward_", "critic/score/"),
+    *feeds("rl_reward_mean", "critic/score/mean"),
+    *as_logged("critic/score/min", "critic/score/max"),
     *feeds("rl_agent_reward", "{agent}/critic/score/{statistic}"),
     *feeds("rl_rlhf_reward", "critic/rewards/mean"),
-    *statistics("rl_rlhf_reward_", "critic/rewards/", "min", "max"),
-    *feeds("rl_normalized_reward_mean", "critic/episode_rewards_norm/mean"),
-    *feeds("rl_groups_all_one_fraction", "group/all_correct_groups_ratio"),
-    *feeds("rl_groups_all_zero_fraction", "group/all_incorrect_groups_ratio"),
+    *as_logged(
+        "critic/rewards/min",
+        "critic/rewards/max",
+        "critic/episode_rewards_norm/mean",
+        "group/all_correct_groups_ratio",
+        "group/all_incorrect_groups_ratio",
+    ),
     *feeds("rl_token_advantage_mean", "critic/advantages/mean", families=(GRPO,)),
     *statistics("rl_advantage_", "critic/advantages/", "min", "max"),
-    *statistics("rl_return_", "critic/returns/"),
+    *feeds("rl_return_mean", "critic/returns/mean"),
+    *as_logged("critic/returns/min", "critic/returns/max"),
 )
 
 _POLICY = (
@@ -44,28 +49,37 @@ _POLICY = (
     *feeds("rl_policy_policykl", "actor/policykl", scale=-1.0),
     *feeds("rl_clip_ratio_region_mean", "actor/clipfrac", families=(GRPO,)),
     *feeds("rl_policy_clipfrac", "actor/clipfrac", families=(PPO,)),
-    *statistics("rl_policy_ratio_", "actor/ratio_"),
+    *feeds("rl_policy_ratio_mean", "actor/ratio_mean"),
+    *as_logged("actor/ratio_min", "actor/ratio_max"),
     *feeds("rl_grad_norm", "actor_train/grad_norm"),
     *feeds("rl_learning_rate", "actor/lr"),
 )
 
 _CRITIC = (
-    *statistics("rl_value_", "critic/values/"),
+    *feeds("rl_value_mean", "critic/values/mean"),
+    *as_logged("critic/values/min", "critic/values/max"),
     *feeds("rl_value_loss", "critic/loss"),
     *feeds("rl_value_prediction", "critic/vpred"),
     *feeds("rl_value_error", "critic/error"),
     *feeds("rl_value_grad_norm", "critic/grad_norm"),
-    *feeds("rl_value_learning_rate", "critic/lr"),
+    *as_logged("critic/lr"),
 )
 
 _REST = (
-    *feeds("rl_sampling_ratio_mean", "actor/train_infer_ratio_token_mean"),
+    *as_logged("actor/train_infer_ratio_token_mean"),
     *feeds("rl_sampling_weight_limited_fraction", "actor/is_weight_clipfrac"),
     *statistics("rl_completion_length_", "token/response_length/"),  # of RLVR
     *statistics("rl_completion_length_", "tokens/response_length/"),  # of agents
-    *statistics("rl_prompt_length_", "token/prompt_length/"),
-    *statistics("rl_prompt_length_", "tokens/prompt_length/"),
-    *statistics("rl_sequence_length_", "token/total_length/"),
+    *feeds("rl_prompt_length_mean", "token/prompt_length/mean"),
+    *as_logged("token/prompt_length/min", "token/prompt_length/max"),
+    *feeds("rl_prompt_length_mean", "tokens/prompt_length/mean"),
+    *as_logged(
+        "tokens/prompt_length/min",
+        "tokens/prompt_length/max",
+        "token/total_length/mean",
+        "token/total_length/min",
+        "token/total_length/max",
+    ),
     *feeds("rl_step_time_seconds", "time/step_total"),
     *feeds("rl_phase_time_seconds", "time/{phase}"),
     *feeds("rl_validation_reward_mean", "val/score/mean"),

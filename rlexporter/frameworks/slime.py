@@ -27,6 +27,7 @@ from rlexporter.frameworks.common import (
     Feed,
     Line,
     after_call,
+    as_logged,
     at,
     feeds,
     no_metric,
@@ -39,12 +40,10 @@ from rlexporter.model.step import RunFacts
 
 _REWARD = (
     *feeds("rl_reward_mean", "rollout/raw_reward"),
-    *feeds("rl_normalized_reward_mean", "rollout/rewards"),
-    *feeds("rl_sequence_advantage_mean", "rollout/advantages"),
+    *as_logged("rollout/rewards", "rollout/advantages"),
     *feeds("rl_return_mean", "rollout/returns", families=(PPO,)),
     *feeds("rl_value_mean", "rollout/values"),
-    *feeds("rl_zero_std_groups", "rollout/zero_std/count_{reward}"),
-    *feeds("rl_pass_rate", "passrate/pass@{k}"),
+    *as_logged("rollout/zero_std/count_{reward}", "passrate/pass@{k}"),
 )
 
 _POLICY = (
@@ -57,8 +56,7 @@ _POLICY = (
     *feeds("rl_clip_ratio_region_mean", "train/pg_clipfrac", families=(GRPO,)),
     *feeds("rl_policy_clipfrac", "train/pg_clipfrac", families=(PPO,)),
     *feeds("rl_policy_ratio_mean", "train/ois"),
-    *feeds("rl_off_policy_masked_fraction", "train/opsm_clipfrac"),
-    *feeds("rl_teacher_reverse_kl_per_token", "train/opd_reverse_kl", "rollout/opd_reverse_kl"),
+    *as_logged("train/opsm_clipfrac", "train/opd_reverse_kl", "rollout/opd_reverse_kl"),
     *feeds("rl_grad_norm", "train/grad_norm"),
     *feeds("rl_learning_rate", "train/lr-pg_0"),
     *no_metric(*(f"train/lr-pg_{group}" for group in range(1, 8))),
@@ -69,36 +67,30 @@ _CRITIC = (
     *feeds("rl_value_loss", "train/critic-value_loss", scale=0.5),  # the squared error, not its half
     *feeds("rl_value_clipfrac", "train/critic-value_clipfrac"),
     *feeds("rl_value_grad_norm", "train/critic-grad_norm"),
-    *feeds("rl_value_learning_rate", "train/critic-lr-pg_0"),
+    *as_logged("train/critic-lr-pg_0"),
     *no_metric(*(f"train/critic-lr-pg_{group}" for group in range(1, 8)), "train/critic-global_batch_size"),
 )
 
 _LENGTHS = (
-    *statistics("rl_completion_length_", "rollout/response_len/", "mean", "median", "min", "max"),
-    *feeds("rl_response_length_mean", "rollout/response_lengths"),
-    *feeds("rl_sequence_length_mean", "rollout/total_lengths"),
+    *statistics("rl_completion_length_", "rollout/response_len/", "mean", "min", "max"),
+    *as_logged("rollout/response_len/median", "rollout/response_lengths", "rollout/total_lengths"),
     *feeds("rl_completion_truncated_fraction", "rollout/truncated_ratio", "rollout/truncated"),
     *feeds("rl_completion_repetitive_fraction", "rollout/repetition_frac"),
-    *feeds("rl_turns_mean", "multi_turn/multi_turn_metric/round_number_mean"),
+    *as_logged("multi_turn/multi_turn_metric/round_number_mean"),
 )
 
 _SAMPLER = (
     *feeds("rl_sampling_logp_difference_mean", "train/train_rollout_logprob_abs_diff"),
-    *feeds("rl_trainer_log_perplexity", "rollout/log_probs", scale=-1.0),
-    *feeds("rl_sampler_log_perplexity", "rollout/rollout_log_probs", scale=-1.0),
-    *feeds("rl_reference_log_perplexity", "rollout/ref_log_probs", scale=-1.0),
-    *feeds("rl_sampling_ratio_mean", "train/tis"),
-    *feeds("rl_sampling_ratio_deviation_mean", "train/tis_abs"),
+    *as_logged("rollout/log_probs", "rollout/rollout_log_probs", "rollout/ref_log_probs", "train/tis", "train/tis_abs"),
     *feeds("rl_sampling_weight_limited_fraction", "train/tis_clipfrac"),
 )
 
 _SPEED = (
     *feeds("rl_step_time_seconds", "perf/step_time"),
     *feeds("rl_waiting_fraction", "perf/wait_time_ratio"),
-    *feeds("rl_generated_tokens_per_second_per_gpu", "perf/tokens_per_gpu_per_sec"),
-    *feeds("rl_phase_tflops", "perf/{phase}_tflops"),
-    *feeds(
-        "rl_longest_sample_waiting_seconds",
+    *as_logged(
+        "perf/tokens_per_gpu_per_sec",
+        "perf/{phase}_tflops",
         "perf/longest_sample_non_generation_time",
         "perf/longest_effective_sample_non_generation_time",
     ),
@@ -107,7 +99,7 @@ _SPEED = (
 )
 
 _EVALUATION = (
-    *feeds("rl_eval_truncated_fraction", "eval/{dataset}-truncated_ratio"),
+    *as_logged("eval/{dataset}-truncated_ratio"),
     *feeds("rl_eval_pass_at_k", "eval/{dataset}-pass@{k}"),
     *feeds("rl_eval_reward", "eval/{name}"),  # not {dataset}: nothing with a further slash
 )
@@ -133,12 +125,15 @@ MILES = replace(
         *_BOTH,
         *feeds("rl_rollout_kl_per_token", "train/train_rollout_kl"),
         *feeds("rl_update_effective_sample_fraction", "train/ess_ratio"),
-        *feeds("rl_groups_all_zero_fraction", "rollout/zero_std/all_zero_percentage"),
-        *feeds("rl_groups_all_one_fraction", "rollout/zero_std/all_one_percentage"),
-        *statistics("rl_turns_", "multi_turn/multi_turn_metric/round_number_", "min", "max"),
-        *feeds("rl_model_flops_utilization", "perf/{role}_mfu"),
-        *feeds("rl_eval_skipped", "eval/skipped_{reason}"),
-        *feeds("rl_eval_unscored_fraction", "eval/{dataset}-none_reward_ratio"),
+        *as_logged(
+            "rollout/zero_std/all_zero_percentage",
+            "rollout/zero_std/all_one_percentage",
+            "multi_turn/multi_turn_metric/round_number_min",
+            "multi_turn/multi_turn_metric/round_number_max",
+            "perf/{role}_mfu",
+            "eval/skipped_{reason}",
+            "eval/{dataset}-none_reward_ratio",
+        ),
         *_EVALUATION,
     ),
 )

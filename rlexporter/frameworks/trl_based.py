@@ -14,7 +14,7 @@ unsloth 2026.10.9      models/*_replacements.py    groups that are left out of t
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import RLOO
-from rlexporter.frameworks.common import correction, feeds, no_metric, statistics
+from rlexporter.frameworks.common import as_logged, correction, feeds, no_metric
 from rlexporter.model.metric import Framework
 
 _GIB = float(2**30)
@@ -22,27 +22,22 @@ _GIB = float(2**30)
 _POLICY = (
     *feeds("rl_kl_per_sequence", "kl", families=(RLOO,)),  # a part of the reward: k1, summed over the completion
     *feeds("rl_entropy_per_token", "entropy/mean"),
-    *statistics("rl_completion_entropy_", "entropy/", "min", "max"),
-    *feeds("rl_entropy_threshold", "entropy/threshold"),
-    *feeds("rl_turns_mean", "num_turns"),
-    *feeds("rl_teacher_kl_per_token", "teacher_kl"),
+    *as_logged("entropy/min", "entropy/max", "entropy/threshold", "num_turns", "teacher_kl"),
     *(key for method in ("fipo", "sdar") for key in feeds(f"rl_{method}", f"{method}/{{statistic}}")),
-    *feeds("rl_self_distillation_weight", "rlsd_lambda"),
+    *as_logged("rlsd_lambda"),
 )
 
 _CORRECTION = "rollout_correction"
 _SAMPLER = (
     *correction(_CORRECTION),
-    *feeds("rl_sampling_chi2_of_means", f"{_CORRECTION}/chi2_seq"),
+    *as_logged(f"{_CORRECTION}/chi2_seq"),
     *feeds("rl_sampling_weight_mean", f"{_CORRECTION}/is_weight_mean"),
     *feeds("rl_sampling_effective_sample_fraction", f"{_CORRECTION}/ess"),
     *feeds("rl_sampling_weight_limited_fraction", f"{_CORRECTION}/clipped_frac"),
 )
 
 _SPEED = (
-    *feeds("rl_gpu_memory_reserved_max_bytes", "memory(GiB)", scale=_GIB),
-    *feeds("rl_mean_step_time_seconds", "train_speed(s/it)"),
-    *feeds("rl_mean_steps_per_second", "train_speed(iter/s)"),
+    *as_logged("memory(GiB)", "train_speed(s/it)", "train_speed(iter/s)"),
     *no_metric("global_step/max_steps", "percentage", "elapsed_time", "remaining_time"),
     *no_metric("memory", "model_parameter_info", "log_history"),  # of the line at the end of a training
     *no_metric("best_metric", "best_model_checkpoint", "last_model_checkpoint"),
@@ -60,10 +55,10 @@ SWIFT = Framework(
 _MISMATCH = (
     *feeds("rl_sampling_kl_per_token", "sampling/rollout_kl_k1/mean"),
     *feeds("rl_rollout_kl_per_token", "sampling/rollout_kl_k3/mean"),
-    *feeds("rl_rollout_kl_max", "sampling/rollout_kl_k3/max"),
+    *as_logged("sampling/rollout_kl_k3/max"),
     *feeds("rl_sampling_effective_sample_fraction", "sampling/importance_sampling_ess"),
     *feeds("rl_sampling_rejected_token_fraction", "sampling/importance_sampling_rejected_frac"),
-    *feeds("rl_sampling_rejected_sequence_fraction", "sampling/importance_sampling_rejected_seq_frac"),
+    *as_logged("sampling/importance_sampling_rejected_seq_frac"),
 )
 
 UNSLOTH = Framework(
@@ -74,6 +69,6 @@ UNSLOTH = Framework(
     ),
     of_trl=True,
     source="unsloth and unsloth_zoo 2026.10.9 (pip): unsloth/models/*_replacements.py, unsloth_zoo/*_replacements.py",
-    keys=(*_MISMATCH, *feeds("rl_zero_std_excluded_fraction", "frac_reward_zero_std_excluded")),
+    keys=(*_MISMATCH, *as_logged("frac_reward_zero_std_excluded")),
 )
 TABLES = (SWIFT, UNSLOTH)

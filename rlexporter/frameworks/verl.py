@@ -29,6 +29,7 @@ from rlexporter.frameworks.common import (
     Feed,
     Line,
     after_call,
+    as_logged,
     at,
     correction,
     feeds,
@@ -43,13 +44,15 @@ from rlexporter.model.step import RunFacts
 _GIB = float(2**30)
 
 _REWARD = (
-    *statistics("rl_reward_", "critic/score/"),
+    *feeds("rl_reward_mean", "critic/score/mean"),
+    *as_logged("critic/score/min", "critic/score/max"),
     *feeds("rl_rlhf_reward", "critic/rewards/mean"),
-    *statistics("rl_rlhf_reward_", "critic/rewards/", "min", "max"),
+    *as_logged("critic/rewards/min", "critic/rewards/max"),
     *feeds("rl_advantage_mean", "critic/advantages/mean", families=(PPO,)),
     *feeds("rl_token_advantage_mean", "critic/advantages/mean", families=(GRPO,)),
     *statistics("rl_advantage_", "critic/advantages/", "min", "max"),
-    *statistics("rl_return_", "critic/returns/"),
+    *feeds("rl_return_mean", "critic/returns/mean"),
+    *as_logged("critic/returns/min", "critic/returns/max"),
 )
 
 _POLICY = (
@@ -61,7 +64,7 @@ _POLICY = (
     *feeds("rl_policy_policykl", "actor/ppo_kl"),
     *feeds("rl_clip_ratio_region_mean", "actor/pg_clipfrac", families=(GRPO,)),
     *feeds("rl_policy_clipfrac", "actor/pg_clipfrac", families=(PPO,)),
-    *feeds("rl_policy_dual_clipfrac", "actor/pg_clipfrac_lower"),
+    *as_logged("actor/pg_clipfrac_lower"),
     *feeds("rl_policy_loss", "actor/pg_loss"),
     *feeds("rl_loss", "actor/loss"),
     *feeds("rl_entropy_per_token", "actor/entropy"),
@@ -71,49 +74,68 @@ _POLICY = (
 )
 
 _CRITIC = (
-    *statistics("rl_value_", "critic/values/"),
+    *feeds("rl_value_mean", "critic/values/mean"),
+    *as_logged("critic/values/min", "critic/values/max"),
     *feeds("rl_value_explained_variance", "critic/vf_explained_var"),
     *feeds("rl_value_loss", "critic/vf_loss"),
     *feeds("rl_value_clipfrac", "critic/vf_clipfrac"),
     *feeds("rl_value_prediction", "critic/vpred_mean"),
     *feeds("rl_value_grad_norm", "critic/grad_norm"),
-    *feeds("rl_value_learning_rate", "critic/lr", "critic/learning_rate"),
+    *as_logged("critic/lr", "critic/learning_rate"),
 )
 
 _LENGTHS = (
     *statistics("rl_completion_length_", "response_length/"),
-    *statistics("rl_nonempty_completion_length_", "response_length_non_aborted/"),
-    *feeds("rl_nonempty_completion_truncated_fraction", "response_length_non_aborted/clip_ratio"),
+    *as_logged(
+        "response_length_non_aborted/mean",
+        "response_length_non_aborted/min",
+        "response_length_non_aborted/max",
+        "response_length_non_aborted/clip_ratio",
+    ),
     *feeds("rl_completion_empty_fraction", "response/aborted_ratio"),
-    *statistics("rl_prompt_length_", "prompt_length/"),
-    *feeds("rl_prompt_truncated_fraction", "prompt_length/clip_ratio"),
-    *statistics("rl_turns_", "num_turns/"),
-    *statistics("rl_turns_", "training/num_turns/"),
+    *feeds("rl_prompt_length_mean", "prompt_length/mean"),
+    *as_logged(
+        "prompt_length/min",
+        "prompt_length/max",
+        "prompt_length/clip_ratio",
+        "num_turns/mean",
+        "num_turns/min",
+        "num_turns/max",
+        "training/num_turns/mean",
+        "training/num_turns/min",
+        "training/num_turns/max",
+    ),
     *feeds("rl_tool_call_frequency", "tool_call_counts/mean"),
-    *statistics("rl_tool_calls_", "tool_call_counts/", "min", "max"),
+    *as_logged("tool_call_counts/min", "tool_call_counts/max"),
 )
 
 _IS = "rollout_corr/rollout_is"
 _SAMPLER = (
-    *statistics("rl_sampling_probability_difference_", "training/rollout_probs_diff_", "mean", "max", "std"),
+    *feeds("rl_sampling_probability_difference_mean", "training/rollout_probs_diff_mean"),
+    *as_logged("training/rollout_probs_diff_max", "training/rollout_probs_diff_std"),
     *feeds("rl_sampling_probability_correlation", "training/rollout_actor_probs_pearson_corr"),
-    *feeds("rl_sampling_probabilities_valid", "training/rollout_probs_diff_valid"),
+    *as_logged("training/rollout_probs_diff_valid"),
     *correction("rollout_corr"),
-    *feeds("rl_sampling_chi2_per_sequence", "rollout_corr/chi2_seq"),
-    *statistics("rl_sampling_weight_", f"{_IS}_", "mean", "std", "min", "max"),
-    *feeds("rl_sampling_weight_high_fraction", f"{_IS}_ratio_fraction_high"),
-    *feeds("rl_sampling_weight_low_fraction", f"{_IS}_ratio_fraction_low"),
-    *feeds("rl_sampling_weight_outside_fraction", f"{_IS}_oob_ratio"),
+    *as_logged("rollout_corr/chi2_seq"),
+    *statistics("rl_sampling_weight_", f"{_IS}_", "mean", "std"),
+    *as_logged(
+        f"{_IS}_min", f"{_IS}_max", f"{_IS}_ratio_fraction_high", f"{_IS}_ratio_fraction_low", f"{_IS}_oob_ratio"
+    ),
     *feeds("rl_sampling_effective_sample_fraction", f"{_IS}_eff_sample_size"),
-    *feeds("rl_sampling_weight_norm_factor", f"{_IS}_batch_norm_factor"),
-    *statistics("rl_sampling_sequence_weight_", f"{_IS}_seq_", "mean", "std", "min", "max"),
-    *feeds("rl_sampling_sequence_weight_deviation_max", f"{_IS}_seq_max_deviation"),
-    *feeds("rl_sampling_sequence_weight_high_fraction", f"{_IS}_seq_fraction_high"),
-    *feeds("rl_sampling_sequence_weight_low_fraction", f"{_IS}_seq_fraction_low"),
+    *as_logged(
+        f"{_IS}_batch_norm_factor",
+        f"{_IS}_seq_mean",
+        f"{_IS}_seq_std",
+        f"{_IS}_seq_min",
+        f"{_IS}_seq_max",
+        f"{_IS}_seq_max_deviation",
+        f"{_IS}_seq_fraction_high",
+        f"{_IS}_seq_fraction_low",
+    ),
     *feeds("rl_sampling_rejected_token_fraction", "rollout_corr/rollout_rs_masked_fraction"),
-    *feeds("rl_sampling_rejected_sequence_fraction", "rollout_corr/rollout_rs_seq_masked_fraction"),
-    *feeds("rl_sampling_rejection", "rollout_corr/rollout_rs_{statistic}"),
-    *statistics("rl_sample_staleness_", "training/off_policy/trajectory_staleness/"),
+    *as_logged("rollout_corr/rollout_rs_seq_masked_fraction", "rollout_corr/rollout_rs_{statistic}"),
+    *feeds("rl_sample_staleness_mean", "training/off_policy/trajectory_staleness/mean"),
+    *as_logged("training/off_policy/trajectory_staleness/min", "training/off_policy/trajectory_staleness/max"),
     *feeds("rl_evicted_samples", "training/{reason}/evicted_samples"),
     *feeds("rl_expert_load_imbalance", "rollout/moe/max_vio/avg"),
 )
@@ -122,26 +144,30 @@ _AGENT_LOOP = "timing_s/agent_loop"
 _SPEED = (
     *feeds("rl_step_time_seconds", "perf/time_per_step"),
     *feeds("rl_phase_time_seconds", "timing_s/{phase}"),
-    *feeds("rl_slowest_sample_tokens", f"{_AGENT_LOOP}/slowest/{{tokens}}_length"),
+    *as_logged(f"{_AGENT_LOOP}/slowest/{{tokens}}_length"),
     *no_metric(f"{_AGENT_LOOP}/slowest/num_preempted"),
-    *feeds("rl_slowest_sample_time_seconds", f"{_AGENT_LOOP}/slowest/{{part}}"),
-    *feeds("rl_sample_preemptions", f"{_AGENT_LOOP}/num_preempted/{{statistic}}"),
+    *as_logged(f"{_AGENT_LOOP}/slowest/{{part}}", f"{_AGENT_LOOP}/num_preempted/{{statistic}}"),
     *feeds("rl_sample_time_seconds", f"{_AGENT_LOOP}/{{part}}/{{statistic}}"),
-    *feeds("rl_phase_time_per_token_seconds", "timing_per_token_ms/{phase}", scale=0.001),
-    *feeds("rl_tokens_per_second_per_gpu", "perf/throughput"),
-    *feeds("rl_step_tokens", "perf/total_num_tokens"),
-    *feeds("rl_role_flops_utilization", "perf/mfu/{role}"),
-    *feeds("rl_gpu_memory_allocated_max_bytes", "perf/max_memory_allocated_gb", scale=_GIB),
-    *feeds("rl_gpu_memory_reserved_max_bytes", "perf/max_memory_reserved_gb", scale=_GIB),
-    *feeds("rl_host_memory_used_bytes", "perf/cpu_memory_used_gb", scale=_GIB),
-    *statistics("rl_rank_tokens_", "global_seqlen/"),
-    *statistics("rl_rank_tokens_balanced_", "global_seqlen/balanced_", "min", "max"),
-    *feeds("rl_rank_tokens_range", "global_seqlen/minmax_diff"),
+    *as_logged(
+        "timing_per_token_ms/{phase}",
+        "perf/throughput",
+        "perf/total_num_tokens",
+        "perf/mfu/{role}",
+        "perf/max_memory_allocated_gb",
+        "perf/max_memory_reserved_gb",
+        "perf/cpu_memory_used_gb",
+        "global_seqlen/mean",
+        "global_seqlen/min",
+        "global_seqlen/max",
+        "global_seqlen/balanced_min",
+        "global_seqlen/balanced_max",
+        "global_seqlen/minmax_diff",
+    ),
 )
 
 _BOTH = (
     *(*_REWARD, *_POLICY, *_CRITIC, *_LENGTHS, *_SAMPLER, *_SPEED),
-    *feeds("rl_epoch", "training/epoch"),
+    *as_logged("training/epoch"),
     *feeds("rl_eval_score", "val-core/{dataset}/{score}/{statistic}", "val-aux/{dataset}/{score}/{statistic}"),
     *no_metric("training/global_step"),
 )
@@ -160,7 +186,7 @@ VERL_V1 = replace(
     name="verl-v1",
     title="verl, trainer V1 (the default from 0.9)",
     marks=frozenset(("training/off_policy/trajectory_spans/mean",)),
-    keys=(*_BOTH, *feeds("rl_completion_longest_fraction", "response_length/clip_ratio")),
+    keys=(*_BOTH, *as_logged("response_length/clip_ratio")),
 )
 """Pads completions to the longest of the step, so that the key does not tell how many were cut off by the limit."""
 TABLES = (VERL_V1, VERL)

@@ -91,6 +91,10 @@ class Key:
     """True for a name that others use for something else, such as ``accuracy``: only these algorithms know it."""
 
 
+AS_IT_IS = "rl_logged_value"
+"""The metric that serves a key which has none of its own, under the name that it was logged with."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameworkKey:
     """A key of a framework's log line. ``name`` may be a template, as that of `Key`."""

@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from hashlib import sha256
 
-from rlexporter.model.metric import Framework, Group, Key, Kind, Metric, Series
+from rlexporter.catalog.as_logged import AS_LOGGED
+from rlexporter.model.metric import AS_IT_IS, Framework, Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
 """The length at which label values are cut, since they may come from anywhere."""
@@ -102,17 +103,23 @@ class Resolver:
         self._algorithm = algorithm
         self._tables = (_Table(), _Table())
         own, trl = self._tables
+        self._as_logged = _Table()
         for metric in metrics:
             for key in metric.keys:
                 if not key.only or algorithm in key.algorithms:
                     trl.add(metric, key)
         named = {metric.series: metric for metric in metrics}
+        for key in AS_LOGGED:
+            if not key.only or algorithm in key.algorithms:
+                self._as_logged.add(named[AS_IT_IS], key)
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()
         self._nothing: dict[str, float] = {}
         for mapped in framework.keys if framework is not None else ():
             if not mapped.series:
                 self._dropped.add(mapped.name)
+            elif mapped.series == AS_IT_IS:
+                self._as_logged.add(named[AS_IT_IS], Key(mapped.name, (algorithm,)))
             elif not mapped.families or algorithm in mapped.families:
                 own.add(named[mapped.series], Key(mapped.name, (algorithm,)))
                 if mapped.scale != 1.0:
@@ -134,6 +141,16 @@ class Resolver:
     def nothing(self, key: str) -> float | None:
         """Return the value of ``key`` that says that nothing was measured; None if there is none."""
         return self._nothing.get(key)
+
+    def is_as_logged(self, key: str, prefix: str = "") -> bool:
+        """Return True for a key that is known, and served as it is logged; `resolve` returns nothing for it."""
+        stems = (f"{prefix}_", "eval_") if prefix else ("eval_",)
+        rest = next((key.removeprefix(stem) for stem in stems if key.startswith(stem)), key)
+        return any(self._as_logged.find(name)[0] for name in (key, rest, f"eval_{rest}"))
+
+    def knows(self, key: str, prefix: str = "") -> bool:
+        """Return True for a key that the catalog or the framework names, whether or not it has a series of its own."""
+        return bool(self.resolve(key, prefix)) or self.is_as_logged(key, prefix) or self.is_no_metric(key)
 
     def is_no_metric(self, key: str) -> bool:
         """Return True for a key that the framework logs and that stands for what is known otherwise."""

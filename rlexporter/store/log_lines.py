@@ -347,7 +347,9 @@ class LogLines:
         targets = self._resolver.resolve(str(key), prefix)
         for series in targets if self._guessed else ():
             self._unguess(known, series.metric.series)
-        targets = targets or self._like(known, str(key), prefix, value)
+        as_logged = not targets and self._resolver.is_as_logged(str(key), prefix)
+        if not as_logged:
+            targets = targets or self._like(known, str(key), prefix, value)
         own = (prefix, str(key))
         if (not targets or targets[0].labels[bool(prefix) :]) and own not in self._variable:
             if len(self._variable) >= self._max_keys:
@@ -358,7 +360,8 @@ class LogLines:
             owner = self._owners.setdefault(targets[0], key)
             if owner is not key and owner != key:  # two halves of surrogate pairs
                 return ()
-            self._unmapped.add(own)
+            if not as_logged:
+                self._unmapped.add(own)
         known.targets[key] = targets
         gauge, *others = (series.metric for series in targets)
         plain = self._resolver.scale(gauge) == 1.0 and self._resolver.nothing(key) is None

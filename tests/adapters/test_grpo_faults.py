@@ -129,7 +129,7 @@ def test_what_is_counted_after_each_step(train: Train) -> None:
         assert _grown(watch.undefined, number) == step.undefined, what
     judged = {s.labels[0]: b.count for s, b in exporter.snapshot.buckets.items() if "function" in s.metric.series}
     assert judged == {"letters": 4 + 3 + 0 + 0 + 0 + 2 + 4, "shortness": 4 + 4 + 4 + 0 + 0 + 2 + 4}
-    train_loss = exporter.snapshot.value("rl_train_loss")
+    train_loss = exporter.snapshot.value("rl_logged_value", key="train_loss")
     assert train_loss is not None
     assert math.isfinite(train_loss)
     assert errors(exporter) == 0

@@ -81,7 +81,20 @@ def test_a_word_of_no_metric(capsys: pytest.CaptureFixture[str]) -> None:
     """It is said, and is the exit status."""
     assert main.main(["metrics", "nonsense"]) == 1
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "rlexporter: no metric has 'nonsense' in its name, key or help\n")
+    assert said.out == ""
+    assert said.err == (
+        "rlexporter: no metric has 'nonsense' in its name, key or help; a key that is not known is served as "
+        "rl_logged_value{key=...}\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["critic/rewards/min", "train_loss"])
+def test_a_key_that_nothing_reads_is_found(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the series that serves it."""
+    assert main.main(["metrics", word]) == 0
+    assert f'rl_logged_value{{key="{word}"}}  gauge  Served as it is logged.' in capsys.readouterr().out
+    assert main.main(["metrics", "--json", word]) == 0
+    assert [word] in [each["keys"] for each in json.loads(capsys.readouterr().out)]
 
 
 @pytest.mark.parametrize(

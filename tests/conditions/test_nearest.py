@@ -19,7 +19,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.run.run import Run
 from tests.conftest import DATA
 
-_KL, _WEIGHTS = "rl_kl_per_token", "rl_epoch"
+_KL, _WEIGHTS = "rl_kl_per_token", "rl_loss"
 """Where two signals are read; the second one stands for any number whose healthy value is fixed."""
 
 

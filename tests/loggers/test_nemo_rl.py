@@ -78,10 +78,9 @@ def test_a_script(tmp_path: Path) -> None:
     assert (done["rl_step"], done["rl_steps_total"]) == (3, 3)
     assert (done["rl_step"], done["rl_reward_mean"]) == last_scalar(tmp_path / "tb", "train/reward") == (3, 0.75)
     assert done["rl_rollout_kl_per_token"] == 0.003
-    assert done["rl_tokens_per_second_per_gpu"] == 3000
     assert done["rl_step_time_seconds"] == 11
     assert done["rl_validation_reward_mean"] == 0.125
-    assert done.logged() == {}
+    assert done.logged() == {"performance/tokens_per_sec_per_gpu": 3000}
     assert ("rl_kl_per_token", "") not in done.served, "0 says that there is no penalty"
     assert done.served["rl_run_state", "finished"] == 1
     assert done["rl_steps_planned"] == 100

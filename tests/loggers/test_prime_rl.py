@@ -137,7 +137,7 @@ def test_the_trainer(tmp_path: Path) -> None:
     assert done["rl_grad_norm"] == last["optim/grad_norm"] == 0.75
     assert done["rl_rollout_kl_per_token"] == last["mismatch_kl/all/mean"] == 0.003
     assert done["rl_entropy_per_token"] == last["entropy/all/mean"] == 0.5 / 3
-    assert done["rl_training_tokens_per_second_per_gpu"] == 300
+    assert done.logged()["perf/throughput_per_gpu"] == 300
     assert done["rl_step_time_seconds"] == 13
     assert done.served["rl_phase_time_seconds", "load_data"] == 1.5
     assert done.logged() == {}
@@ -156,8 +156,7 @@ def test_the_orchestrator(tmp_path: Path) -> None:
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert (done["rl_step"], done["rl_reward_mean"]) == (2, 0.5)
     assert (last["step"], last["train/agg/all/agent/reward/mean"]) == (2, 0.5)
-    assert done["rl_step_tokens"] == 2000
-    assert done.logged() == {}
+    assert done.logged() == {"progress/tokens": 2000}
     assert {"grpo", "prime-rl orchestrator", "Qwen3-0.6B"} <= set(done.info())
     assert done.settings() == {
         "num_generations": 16,

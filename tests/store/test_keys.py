@@ -37,7 +37,7 @@ def test_keys_of_a_training_line(key: str, expected: Names) -> None:
 
 def test_a_name_beats_a_template() -> None:
     """DPO's `rewards/chosen` is no reward function that is called chosen."""
-    assert _resolve("rewards/chosen", algorithm="dpo") == [("rl_implicit_reward_chosen", ())]
+    assert _resolve("rewards/chosen", algorithm="dpo") == []
 
 
 def test_the_algorithm_decides_between_two_meanings() -> None:
@@ -54,14 +54,13 @@ def test_the_algorithm_decides_between_two_meanings() -> None:
         ("eval_math_loss", "eval_math", [("rl_eval_loss", ("math",))]),
         ("eval_reward", "eval_math", [("rl_eval_reward_mean", ("math",))]),
         ("eval_rewards/f/mean", "eval_math", [("rl_eval_reward_function_mean", ("math", "f"))]),
-        ("eval_runtime", "eval", [("rl_eval_runtime_seconds", ("default",))]),
-        ("eval_math_runtime", "eval_math", [("rl_eval_runtime_seconds", ("math",))]),
+        ("eval_runtime", "eval", []),
+        ("eval_math_runtime", "eval_math", []),
         ("test_loss", "test", [("rl_eval_loss", ("test",))]),
         ("eval_num_tokens", "eval", [("rl_eval_tokens_seen", ("default",))]),
         ("eval_accuracy", "eval", []),
-        ("epoch", "eval", [("rl_epoch", ())]),
+        ("epoch", "eval", []),
         ("eval_eval_runtime", "", []),
-        ("eval_eval_runtime", "eval_eval", [("rl_eval_runtime_seconds", ("eval",))]),
     ],
 )
 def test_keys_of_an_evaluation(key: str, prefix: str, expected: Names) -> None:
