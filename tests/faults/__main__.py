@@ -1,16 +1,24 @@
-"""Prints what is said of each planted fault that this environment can plant: `python -m tests.faults [WORDS]`.
+"""Prints what is said of each planted fault that this environment can plant.
 
-WORDS: part of the names of the faults that are planted.
+    python -m tests.faults [--record FOLDER] [WORDS]
+
+WORDS: part of the names of the faults that are planted. FOLDER gets a recording of each run, and of the healthy ones
+that they are planted in, for `python -m scripts.evidence`.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
+import json
 import os
-import sys
+import re
 import tempfile
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rlexporter.demo import quiet, tiny
@@ -20,15 +28,23 @@ warnings.filterwarnings("ignore")
 os.environ["RLEXPORTER_LISTEN_PORT"] = "0"
 
 from tests.faults.outcomes import outcome  # noqa: E402 - what it imports must be quiet
-from tests.faults.planted import FAULTS, HERE, is_here  # noqa: E402
-from tests.faults.runs import SEED  # noqa: E402
+from tests.faults.planted import FAULTS, HERE, STEPS, is_here  # noqa: E402
+from tests.faults.runs import SEED, Run  # noqa: E402
 
 
-def main(words: str) -> None:
-    """Plant the faults whose name contains ``words``."""
-    counts: Counter[str] = Counter()
+def main() -> None:
+    """Plant the faults whose name contains the words."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("--record", type=Path, metavar="FOLDER")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    words, counts = " ".join(options.words), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         tiny.model(Path(folder) / "tiny-llama", SEED, lambda done, of: None)
+        if options.record is not None and not words:
+            for algorithm in HERE:
+                with recorded(options.record, f"{algorithm}: healthy", algorithm):
+                    Run(algorithm, Path(folder), at=STEPS + 1, steps=STEPS).train()
         for fault in FAULTS:
             if words not in fault.id:
                 continue
@@ -36,8 +52,10 @@ def main(words: str) -> None:
                 print(f"{'unseen':7}{fault.algorithm:11}{fault.name:42}     {fault.unseen}", flush=True)
             if not is_here(fault):
                 continue
+            about = {"at": fault.at, "names": fault.named_by}
             try:
-                found = outcome(fault, Path(folder))
+                with recorded(options.record, fault.id, fault.algorithm, **about):
+                    found = outcome(fault, Path(folder))
             except Exception:  # noqa: BLE001 - the others go on
                 traceback.print_exc()
                 counts["broken"] += 1
@@ -47,5 +65,28 @@ def main(words: str) -> None:
     print(dict(counts))
 
 
+@contextmanager
+def recorded(folder: Path | None, name: str, algorithm: str, **about: object) -> Iterator[None]:
+    """Record the run in the block into ``folder``, compressed, and note in its index what it is ``about``."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.jsonl"
+    path.unlink(missing_ok=True)
+    os.environ["RLEXPORTER_RECORD"] = str(path)
+    try:
+        yield
+    finally:
+        del os.environ["RLEXPORTER_RECORD"]
+    packed = path.with_name(path.name + ".gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    path.unlink()
+    index = folder / "index.json"
+    rows = [row for row in json.loads(index.read_text()) if row["file"] != packed.name] if index.exists() else []
+    rows.append({"file": packed.name, "name": name, "algorithm": algorithm, **about})
+    index.write_text(json.dumps(sorted(rows, key=lambda row: row["file"]), indent=1) + "\n")
+
+
 if __name__ == "__main__":
-    main(" ".join(sys.argv[1:]))
+    main()
