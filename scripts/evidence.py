@@ -1,11 +1,12 @@
-"""Which conditions are needed: judges recorded runs with all of them, and again without each one that fired.
+"""Which conditions are needed: judges recorded runs with all conditions, and again without each one that told first.
 
-    python -m scripts.evidence [--json FILE] FOLDER ...
+    python -m scripts.evidence [--json FILE] [--write] [FOLDER ...]     judge, and print the table
+    python -m scripts.evidence --check                                  fail for a condition without a row
 
-A folder has an `index.json`: a list of runs, each with its `file` and either a `label` (healthy, broken), or the step
-`at` which its fault begins and the conditions or families that are right `names` for it. Those of `tests/data/faults`
-were recorded live; logs of others stay where they are. A condition is needed by a run that without it is told later,
-by a wrong name, or not at all.
+The runs recorded live (`tests/data/faults`) are always judged. A FOLDER holds runs of others, which stay where they
+are: an `index.json` with a `label` a run (healthy, broken), with an `expected.json` of families beside it, or a
+`planted.json` of faults planted into other runs. A condition is needed by a run that without it is told later, by a
+wrong name, or not at all.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
@@ -25,43 +30,56 @@ from rlexporter.commands import recorded_alerts
 from rlexporter.conditions import from_catalog
 from rlexporter.model.condition import Family, Severity
 
-_OF_THE_MACHINE = frozenset((Family.SLOW, Family.STALL))
+ROOT = Path(__file__).parent.parent
+LIVE = ROOT / "tests/data/faults"
+PAGE = ROOT / "docs/evidence.md"
+_OF_THE_MACHINE = frozenset(family.value for family in (Family.SLOW, Family.STALL))
 """Families that say something of the machine of a toy, not of its training."""
 _NEVER = 1 << 62
+_MARKS = "<!-- evidence -->", "<!-- end of evidence -->"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A recorded run, and what should be said of it. ``names``: empty if any alert will do."""
+    """A recorded run, and what should be said of it.
+
+    ``names``: the families, or conditions, that are right; empty if any will do. ``at``: the step from which an alert
+    is of the fault. ``usual``: what is said of the run without its fault, which tells nothing of it.
+    """
 
     path: Path
     source: str
-    """The folder that it is of."""
     algorithm: str = ""
     healthy: bool = False
     at: int = 0
     names: frozenset[str] = frozenset()
+    usual: Path | None = None
+    framework: str = ""
 
     @property
     def name(self) -> str:
-        """Its folder and its file."""
+        """Where it is from, and its file."""
         return f"{self.source}/{self.path.name}"
 
 
-@dataclass(frozen=True)
-class Told:
-    """What was said of a run: the first alerts by condition, and which condition comes first in the end."""
+class Alert(NamedTuple):
+    """What was said in a step. ``name``: a condition, or the alert on the state of a run."""
 
-    fired: dict[str, int]
-    first: str
+    name: str
+    family: str
+    severity: str
+    step: int
 
-    def steps(self, case: Case) -> tuple[int, int]:
-        """Return the step in which the fault was told, and that in which it was named; `_NEVER` for not at all."""
-        after = {name: step for name, step in self.fired.items() if step >= case.at}
-        right = {name: step for name, step in after.items() if not case.names or name in case.names}
-        told = min(after.values(), default=_NEVER)
-        named = min(right.values(), default=_NEVER) if not case.names or self.first in case.names else _NEVER
-        return told, named
+
+class Told(NamedTuple):
+    """The steps in which a fault was told by any alert, and by a right name; `_NEVER` for not at all."""
+
+    told: int
+    named: int
+
+    def is_worse(self, before: Told) -> bool:
+        """Return True if the fault is told, or named, later than ``before``."""
+        return self.told > before.told or self.named > before.named
 
 
 @dataclass
@@ -71,82 +89,129 @@ class Row:
     condition: str
     needed: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    fired: int = 0
+    fired: list[str] = field(default_factory=list)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Judge the runs, print the table, and write it as JSON."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the runs, print the table, and write it as JSON and into the page; or check the page."""
     parser = argparse.ArgumentParser(prog="python -m scripts.evidence", description="Which conditions are needed.")
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--json", type=Path, help="write the rows there too")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence.md")
+    parser.add_argument("--check", action="store_true", help="only check that each condition has a row there")
     options = parser.parse_args(arguments)
-    cases = [case for folder in options.folders for case in read(folder)]
+    if options.check:
+        return _checked()
+    cases = [case for folder in (LIVE, *options.folders) for case in read(folder)]
     rows = evidence(cases)
-    print("\n".join(table(rows, cases)))
+    lines = "\n".join(table(rows, cases))
+    print(lines)
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if options.write:
+        before, _, rest = PAGE.read_text().partition(_MARKS[0])
+        PAGE.write_text(f"{before}{_MARKS[0]}\n\n{lines}\n\n{_MARKS[1]}{rest.partition(_MARKS[1])[2]}")
+    return 0
+
+
+def _checked() -> int:
+    """Print each condition without a run that needs it; return the exit status."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    needed = {name for name, cells in rows if any(cell.strip() for cell in cells.split("|")[:-2])}
+    missing = [each.name for each in CONDITIONS if each.name not in needed]
+    for name in missing:
+        print(f"evidence: no run in docs/evidence.md needs {name}: record one (make faults), or serve the number only")
+    return bool(missing)
 
 
 def read(folder: Path) -> Iterator[Case]:
-    """Yield the runs of a folder whose labels say what is to be said of them."""
-    for row in json.loads((folder / "index.json").read_text()):
+    """Yield the runs of a folder, those whose labels say what is to be said of them."""
+    if (folder / "planted.json").exists():
+        yield from _planted(folder)
+        return
+    rows = json.loads((folder / "index.json").read_text())
+    expected = folder / "expected.json"
+    families = json.loads(expected.read_text())["runs"] if expected.exists() else {}
+    for row in rows:
         path = next(path for path in (folder / row["file"], folder / "runs" / row["file"]) if path.exists())
-        label = row.get("label", "broken" if row.get("names") or not row.get("healthy", True) else "healthy")
-        if label in ("healthy", "broken"):
+        wanted = families.get(row["file"].removesuffix(".jsonl"), {})
+        label = row.get("label") or ("healthy" if row.get("healthy", not row.get("names")) else "broken")
+        if label in ("healthy", "broken") and not wanted.get("hidden"):
             yield Case(
                 path,
                 folder.name,
                 algorithm=row.get("algorithm", ""),
                 healthy=label == "healthy",
-                at=row.get("at", 0),
-                names=_conditions(row.get("names", ())),
+                at=row.get("at", wanted.get("onset", 0)),
+                names=frozenset(row.get("names", wanted.get("names", ()))),
+                framework=row.get("framework", ""),
             )
 
 
-def _conditions(names: Iterable[str]) -> frozenset[str]:
-    """Return the conditions that are called so, or whose family is."""
-    wanted = {*names}
-    return frozenset(each.name for each in CONDITIONS if wanted & {each.name, each.family.value})
+def _planted(folder: Path) -> Iterator[Case]:
+    for row in json.loads((folder / "planted.json").read_text()):
+        usual = next(
+            (
+                path
+                for path in folder.parent.rglob(row["source"])
+                if path.parent != folder / "runs" and "own" in str(path) or "shared" in str(path)
+            ),
+            None,
+        )
+        yield Case(
+            folder / "runs" / row["file"], folder.name, at=row["at"], names=frozenset(row["names"]), usual=usual
+        )
 
 
 def evidence(cases: Sequence[Case]) -> list[Row]:
     """Return a row a condition, in the order of the catalog."""
     rows = {each.name: Row(each.name) for each in CONDITIONS}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for case, (told, needed) in zip(cases, pool.map(_needed, cases, chunksize=4), strict=True):
-            for name in told.fired:
-                rows[name].fired += 1
-                if case.healthy and CONDITION_NAMED[name].family not in _OF_THE_MACHINE:
+        for case, (alerts, needed) in zip(cases, pool.map(_needed, cases, chunksize=2), strict=True):
+            for name in {alert.name for alert in alerts} & {*rows}:
+                rows[name].fired.append(case.name)
+                if case.healthy and CONDITION_NAMED[name].family.value not in _OF_THE_MACHINE:
                     rows[name].wrong.append(case.name)
             for name in needed:
                 rows[name].needed.append(case.name)
     return [*rows.values()]
 
 
-def _needed(case: Case) -> tuple[Told, list[str]]:
+def _needed(case: Case) -> tuple[list[Alert], list[str]]:
     """Return what is said of a run, and the conditions without which less is said."""
-    recorded = recording.read(case.path, case.algorithm)
-    told = judged(recorded)
+    alerts = judged(case.path, case.algorithm)
     if case.healthy:
-        return told, []
-    before = told.steps(case)
-    return told, [name for name in told.fired if _is_worse(judged(recorded, {name}).steps(case), before)]
+        return alerts, []
+    usual = _usual(case)
+    before = told(case, alerts, usual)
+    doubtful = dict.fromkeys(each.name for each in alerts if each.step in before and each.name in CONDITION_NAMED)
+    without = {name: judged(case.path, case.algorithm, [name]) for name in doubtful}
+    return alerts, [name for name in doubtful if told(case, without[name], usual).is_worse(before)]
 
 
-def _is_worse(without: tuple[int, int], before: tuple[int, int]) -> bool:
-    return any(later > earlier for later, earlier in zip(without, before, strict=True))
+def _usual(case: Case) -> list[Alert]:
+    return judged(case.usual, case.algorithm) if case.usual else []
 
 
-def judged(recorded: recording.Recording, off: Iterable[str] = ()) -> Told:
-    """Judge a run without the conditions ``off``."""
+def told(case: Case, alerts: Iterable[Alert], usual: Iterable[Alert] = ()) -> Told:
+    """Return when the fault of a run was told, and when it was named."""
+    alerts = list(alerts)
+    before = {(each.name, each.severity) for each in alerts if each.step < case.at}
+    known = {*usual}
+    new = [each for each in alerts if each.step >= case.at and each[::2] not in before and each not in known]
+    right = [each for each in new if not case.names or {each.family, each.name} & case.names]
+    return Told(min((each.step for each in new), default=_NEVER), min((each.step for each in right), default=_NEVER))
+
+
+def judged(path: Path, algorithm: str = "", off: Iterable[str] = ()) -> list[Alert]:
+    """Judge a run without the conditions ``off``, and return the warnings and critical alerts."""
     with _without({*off}):
-        report = recorded_alerts.judge(recorded)
-    fired: dict[str, int] = {}
-    for alert in report.alerts:
-        if alert.condition and alert.severity != Severity.INFO.value:
-            fired.setdefault(alert.condition, alert.step)
-    first = next((each["name"] for each in report.incidents), "")
-    return Told(fired, first)
+        report = recorded_alerts.judge(recording.read(path, algorithm))
+    return [
+        Alert(each.condition or each.alert, each.family, each.severity, each.step)
+        for each in report.alerts
+        if each.severity != Severity.INFO.value
+    ]
 
 
 @contextmanager
@@ -162,12 +227,14 @@ def _without(off: set[str]) -> Iterator[None]:
 def table(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[str]:
     """Yield the lines of a Markdown table: the counts a condition, by where they are from."""
     sources = list(dict.fromkeys(case.source for case in cases))
-    yield f"| condition | {' | '.join(f'needed in {source}' for source in sources)} | fired | wrong |"
+    healthy = sum(case.healthy for case in cases)
+    yield f"| condition | {' | '.join(f'needed: {source}' for source in sources)} | fired | wrong of {healthy} |"
     yield f"|---|{'---|' * (len(sources) + 2)}"
     for row in rows:
-        by = [sum(name.startswith(f"{source}/") for name in row.needed) for source in sources]
-        yield f"| `{row.condition}` | {' | '.join(map(str, by))} | {row.fired} | {len(row.wrong)} |"
+        by = Counter(name.split("/")[0] for name in row.needed)
+        cells = [str(by[source] or "") for source in sources]
+        yield f"| `{row.condition}` | {' | '.join(cells)} | {len(row.fired)} | {len(row.wrong) or ''} |"
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
