@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.check:
         return _checked()
-    cases = [case for folder in (LIVE, *options.folders) for case in read(folder)]
+    cases = [case for folder in (LIVE, *options.folders) for case in read(folder, options.folders)]
     rows = evidence(cases)
     lines = "\n".join(table(rows, cases))
     print(lines)
@@ -124,10 +125,10 @@ def _checked() -> int:
     return bool(missing)
 
 
-def read(folder: Path) -> Iterator[Case]:
+def read(folder: Path, others: Sequence[Path] = ()) -> Iterator[Case]:
     """Yield the runs of a folder, those whose labels say what is to be said of them."""
     if (folder / "planted.json").exists():
-        yield from _planted(folder)
+        yield from _planted(folder, (folder.parent / "own", *(each for each in others if each != folder)))
         return
     rows = json.loads((folder / "index.json").read_text())
     expected = folder / "expected.json"
@@ -148,19 +149,12 @@ def read(folder: Path) -> Iterator[Case]:
             )
 
 
-def _planted(folder: Path) -> Iterator[Case]:
+def _planted(folder: Path, clean: Sequence[Path]) -> Iterator[Case]:
+    """Yield runs with a planted fault. ``clean``: folders, one of which has the runs without it."""
     for row in json.loads((folder / "planted.json").read_text()):
-        usual = next(
-            (
-                path
-                for path in folder.parent.rglob(row["source"])
-                if path.parent != folder / "runs" and "own" in str(path) or "shared" in str(path)
-            ),
-            None,
-        )
-        yield Case(
-            folder / "runs" / row["file"], folder.name, at=row["at"], names=frozenset(row["names"]), usual=usual
-        )
+        places = (each / "runs" / row["source"] for each in clean)
+        usual = next((path for path in places if path.exists()), None)
+        yield Case(folder / "runs" / row["file"], folder.name, at=row["at"], names=frozenset(row["names"]), usual=usual)
 
 
 def evidence(cases: Sequence[Case]) -> list[Row]:
@@ -217,11 +211,8 @@ def judged(path: Path, algorithm: str = "", off: Iterable[str] = ()) -> list[Ale
 @contextmanager
 def _without(off: set[str]) -> Iterator[None]:
     """Leave conditions out of the catalog for a while."""
-    from_catalog.CONDITIONS = tuple(each for each in CONDITIONS if each.name not in off)
-    try:
+    with patch.object(from_catalog, "CONDITIONS", tuple(each for each in CONDITIONS if each.name not in off)):
         yield
-    finally:
-        from_catalog.CONDITIONS = CONDITIONS
 
 
 def table(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[str]:

@@ -18,7 +18,7 @@ AS_LOGGED: tuple[Key, ...] = (
     *keys(f"ppo {TRAINERS}", "epoch", "train_loss", "total_flos"),
     *keys(TRAINERS, *(f"{when}_{time}" for when in ("train", "eval") for time in _TIMES)),
     *keys(TRAINERS, "aux_loss", "mean_token_accuracy"),
-    *keys(GRPO, "entropy_coef", "cispo_clip_ratio", "vespo/phi_seq_mean"),
+    *keys(GRPO, "entropy_coef"),
     *keys(ONLINE_DPO, "objective/scores_margin", "val/contain_eos_token"),
     *keys("online-dpo dpo kto cpo orpo tpo", *_OF_PAIRS, "logps/chosen", "logps/rejected", "logits/{completion}"),
     *keys("cpo orpo", "log_odds_chosen", "log_odds_ratio", "nll_loss"),

@@ -271,6 +271,12 @@ LEARNING = (
         "or of the loss, wherever the penalty is.",
         reading="Grows slowly; compare runs of the same settings only.",
     ),
+    _kl.gauge(
+        "rl_rollout_kl_max",
+        "Largest k3 estimate, at one token, of the KL divergence between the policy that sampled and the trainer's.",
+        reading="A single large value may be noise; one that stays is a mismatch.",
+        may_be_nonfinite=True,
+    ),
     _entropy.gauge(
         "rl_entropy_per_token",
         "Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding too).",
@@ -432,6 +438,26 @@ LEARNING = (
         keys=keys(GRPO, "clip_ratio"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="Exactly 0 while every update is on-policy. High: updates too aggressive.",
+    ),
+    _clip.gauge(
+        "rl_cispo_clip_ratio",
+        "Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
+        keys=keys(GRPO, "cispo_clip_ratio"),
+        reading="High: many weights are cut; updates too aggressive for the samples.",
+    ),
+    _policy.gauge(
+        "rl_vespo_phi_seq_mean",
+        "Mean weight of a sequence (loss_type=vespo).",
+        level=Level.SEQUENCE,
+        keys=keys(GRPO, "vespo/phi_seq_mean"),
+        reading="About 1 when on-policy.",
+        may_be_nonfinite=True,
+    ),
+    _clip.gauge(
+        "rl_policy_dual_clipfrac",
+        "Share of completion tokens with a negative advantage whose loss is limited by the second clip of dual-clip "
+        "PPO, at a ratio far above 1.",
+        reading="0, or close to it. More: the policy has moved far from the one that sampled.",
     ),
     _unmasked(_policy, "rl_policy_ratio_", _RATIO, "ppo/policy/ratio", unit=""),
     _policy.fraction(

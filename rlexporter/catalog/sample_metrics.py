@@ -210,6 +210,13 @@ SAMPLING = (
         reading="Near 0. Large: a few tokens dominate every correction.",
         may_be_nonfinite=True,
     ),
+    _sample.gauge(
+        "rl_sampling_chi2_per_sequence",
+        "Chi-squared divergence of trainer and sampler, from the ratios of whole completions, which grow with their "
+        "length.",
+        reading="Large in healthy runs with long completions.",
+        may_be_nonfinite=True,
+    ),
     _sampling.gauge(
         "rl_sampling_probability_factor_mean",
         "Mean factor between the trainer's and the sampler's probability of a token: the exponential of the absolute "
@@ -269,6 +276,12 @@ SAMPLING = (
         "rl_sample_dropped_fraction",
         "Share of samples that were dropped because the weights that wrote them were too old.",
         reading="Growth: generation, or the queue before the trainer, takes too long for the age that is allowed.",
+    ),
+    _sample.gauge(
+        "rl_sampling_chi2_of_means",
+        "Chi-squared divergence of trainer and sampler from each completion's geometric mean of ratios.",
+        reading="Near 0, however long the completions are.",
+        may_be_nonfinite=True,
     ),
     _sampling.fraction(
         "rl_sampling_weight_limited_fraction",

@@ -43,9 +43,9 @@ def no_metric(*names: str) -> Iterator[FrameworkKey]:
     return feeds("", *names)
 
 
-def as_logged(*names: str) -> Iterator[FrameworkKey]:
+def as_logged(*names: str, families: tuple[str, ...] = ()) -> Iterator[FrameworkKey]:
     """Yield the keys ``names``, which nothing reads: they are served as they are, and never guessed at."""
-    return feeds(AS_IT_IS, *names)
+    return feeds(AS_IT_IS, *names, families=families)
 
 
 def statistics(series: str, name: str, *suffixes: str) -> Iterator[FrameworkKey]:
@@ -58,13 +58,9 @@ def correction(prefix: str) -> Iterator[FrameworkKey]:
     """Yield the keys of verl's rollout correction, which ms-swift has copied, below ``prefix``."""
     yield from feeds("rl_sampling_kl_per_token", f"{prefix}/kl")
     yield from feeds("rl_rollout_kl_per_token", f"{prefix}/k3_kl")
-    for ours, theirs in (("trainer", "training"), ("sampler", "rollout")):
-        yield from feeds(f"rl_{ours}_perplexity", f"{prefix}/{theirs}_ppl")
-        yield from feeds(f"rl_{ours}_log_perplexity", f"{prefix}/{theirs}_log_ppl")
-    yield from as_logged(f"{prefix}/ppl_ratio")
-    yield from as_logged(f"{prefix}/log_ppl_diff")
+    yield from as_logged(*(f"{prefix}/{of}_{what}" for of in ("training", "rollout") for what in ("ppl", "log_ppl")))
+    yield from as_logged(*(f"{prefix}/{what}" for what in ("ppl_ratio", "log_ppl_abs_diff", "log_ppl_diff")))
     yield from as_logged(f"{prefix}/log_ppl_diff_min", f"{prefix}/log_ppl_diff_max")
-    yield from as_logged(f"{prefix}/log_ppl_abs_diff")
     yield from feeds("rl_sampling_chi2_per_token", f"{prefix}/chi2_token")
 
 

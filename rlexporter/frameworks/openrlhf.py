@@ -45,7 +45,7 @@ _TRAIN = (
     *feeds("rl_reward_std", "rollout/reward_std"),
     *as_logged("group_reward_std"),
     *feeds("rl_rlhf_reward", "return", families=(PPO,)),
-    *as_logged("return"),
+    *as_logged("return", families=(GRPO,)),
     *feeds("rl_kl_estimate_per_token", "kl", nothing=0.0),
     *feeds("rl_kl_k1_per_token", "logprobs_diff", nothing=0.0),
     *feeds("rl_policy_policykl", "ppo_kl"),

@@ -23,14 +23,14 @@ _POLICY = (
     *feeds("rl_kl_per_sequence", "kl", families=(RLOO,)),  # a part of the reward: k1, summed over the completion
     *feeds("rl_entropy_per_token", "entropy/mean"),
     *as_logged("entropy/min", "entropy/max", "entropy/threshold", "num_turns", "teacher_kl"),
-    *(key for method in ("fipo", "sdar") for key in feeds(f"rl_{method}", f"{method}/{{statistic}}")),
+    *as_logged("fipo/{statistic}", "sdar/{statistic}"),
     *as_logged("rlsd_lambda"),
 )
 
 _CORRECTION = "rollout_correction"
 _SAMPLER = (
     *correction(_CORRECTION),
-    *as_logged(f"{_CORRECTION}/chi2_seq"),
+    *feeds("rl_sampling_chi2_of_means", f"{_CORRECTION}/chi2_seq"),
     *feeds("rl_sampling_weight_mean", f"{_CORRECTION}/is_weight_mean"),
     *feeds("rl_sampling_effective_sample_fraction", f"{_CORRECTION}/ess"),
     *feeds("rl_sampling_weight_limited_fraction", f"{_CORRECTION}/clipped_frac"),
@@ -55,7 +55,7 @@ SWIFT = Framework(
 _MISMATCH = (
     *feeds("rl_sampling_kl_per_token", "sampling/rollout_kl_k1/mean"),
     *feeds("rl_rollout_kl_per_token", "sampling/rollout_kl_k3/mean"),
-    *as_logged("sampling/rollout_kl_k3/max"),
+    *feeds("rl_rollout_kl_max", "sampling/rollout_kl_k3/max"),
     *feeds("rl_sampling_effective_sample_fraction", "sampling/importance_sampling_ess"),
     *feeds("rl_sampling_rejected_token_fraction", "sampling/importance_sampling_rejected_frac"),
     *as_logged("sampling/importance_sampling_rejected_seq_frac"),

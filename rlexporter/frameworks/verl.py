@@ -64,7 +64,7 @@ _POLICY = (
     *feeds("rl_policy_policykl", "actor/ppo_kl"),
     *feeds("rl_clip_ratio_region_mean", "actor/pg_clipfrac", families=(GRPO,)),
     *feeds("rl_policy_clipfrac", "actor/pg_clipfrac", families=(PPO,)),
-    *as_logged("actor/pg_clipfrac_lower"),
+    *feeds("rl_policy_dual_clipfrac", "actor/pg_clipfrac_lower"),
     *feeds("rl_policy_loss", "actor/pg_loss"),
     *feeds("rl_loss", "actor/loss"),
     *feeds("rl_entropy_per_token", "actor/entropy"),
@@ -116,7 +116,7 @@ _SAMPLER = (
     *feeds("rl_sampling_probability_correlation", "training/rollout_actor_probs_pearson_corr"),
     *as_logged("training/rollout_probs_diff_valid"),
     *correction("rollout_corr"),
-    *as_logged("rollout_corr/chi2_seq"),
+    *feeds("rl_sampling_chi2_per_sequence", "rollout_corr/chi2_seq"),
     *statistics("rl_sampling_weight_", f"{_IS}_", "mean", "std"),
     *as_logged(
         f"{_IS}_min", f"{_IS}_max", f"{_IS}_ratio_fraction_high", f"{_IS}_ratio_fraction_low", f"{_IS}_oob_ratio"

@@ -103,7 +103,6 @@ class Resolver:
         self._algorithm = algorithm
         self._tables = (_Table(), _Table())
         own, trl = self._tables
-        self._as_logged = _Table()
         for metric in metrics:
             for key in metric.keys:
                 if not key.only or algorithm in key.algorithms:
@@ -111,15 +110,13 @@ class Resolver:
         named = {metric.series: metric for metric in metrics}
         for key in AS_LOGGED:
             if not key.only or algorithm in key.algorithms:
-                self._as_logged.add(named[AS_IT_IS], key)
+                trl.add(named[AS_IT_IS], key)
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()
         self._nothing: dict[str, float] = {}
         for mapped in framework.keys if framework is not None else ():
             if not mapped.series:
                 self._dropped.add(mapped.name)
-            elif mapped.series == AS_IT_IS:
-                self._as_logged.add(named[AS_IT_IS], Key(mapped.name, (algorithm,)))
             elif not mapped.families or algorithm in mapped.families:
                 own.add(named[mapped.series], Key(mapped.name, (algorithm,)))
                 if mapped.scale != 1.0:
@@ -129,10 +126,7 @@ class Resolver:
 
     def resolve(self, key: str, prefix: str = "") -> tuple[Series, ...]:
         """Return the series that ``key`` feeds in a log line with this evaluation ``prefix``; empty if unknown."""
-        for stem in (f"{prefix}_", "eval_") if prefix else ("eval_",):
-            if key.startswith(stem):
-                return self._in_evaluation(key.removeprefix(stem), dataset(prefix or "eval"))
-        return self._in_training(key)
+        return tuple(series for series in self._known(key, prefix) if series.metric.series != AS_IT_IS)
 
     def scale(self, metric: Metric) -> float:
         """Return the factor from what the framework logs to the unit of ``metric``."""
@@ -144,17 +138,21 @@ class Resolver:
 
     def is_as_logged(self, key: str, prefix: str = "") -> bool:
         """Return True for a key that is known, and served as it is logged; `resolve` returns nothing for it."""
-        stems = (f"{prefix}_", "eval_") if prefix else ("eval_",)
-        rest = next((key.removeprefix(stem) for stem in stems if key.startswith(stem)), key)
-        return any(self._as_logged.find(name)[0] for name in (key, rest, f"eval_{rest}"))
+        return any(series.metric.series == AS_IT_IS for series in self._known(key, prefix))
 
     def knows(self, key: str, prefix: str = "") -> bool:
         """Return True for a key that the catalog or the framework names, whether or not it has a series of its own."""
-        return bool(self.resolve(key, prefix)) or self.is_as_logged(key, prefix) or self.is_no_metric(key)
+        return bool(self._known(key, prefix)) or self.is_no_metric(key)
 
     def is_no_metric(self, key: str) -> bool:
         """Return True for a key that the framework logs and that stands for what is known otherwise."""
         return key in self._dropped
+
+    def _known(self, key: str, prefix: str) -> tuple[Series, ...]:
+        for stem in (f"{prefix}_", "eval_") if prefix else ("eval_",):
+            if key.startswith(stem):
+                return self._in_evaluation(key.removeprefix(stem), dataset(prefix or "eval"))
+        return self._in_training(key)
 
     def _in_training(self, key: str) -> tuple[Series, ...]:
         entries, labels = self._find(key)
@@ -165,7 +163,7 @@ class Resolver:
         if own and not labels:
             return tuple(Series(metric, (name,)) for metric in self._meant(own))
         return tuple(
-            Series(evaluation(metric), (name, *labels))
+            Series(metric if metric.series == AS_IT_IS else evaluation(metric), (name, *labels))
             for metric, labels in self._in_training(key)
             if metric.kind is Kind.GAUGE and metric.group is not Group.EVALUATION
         )

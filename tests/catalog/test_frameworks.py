@@ -18,6 +18,7 @@ from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.frameworks.known import FRAMEWORKS, written_by
+from rlexporter.model.metric import AS_IT_IS
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
@@ -52,13 +53,17 @@ class Log:
     def unknown(self) -> set[str]:
         """The keys that no series of the catalog has."""
         both = {row[0]: row for row in (*self.beside, *self.rows)}.values()
-        return {row[0] for row in both if len(row) > 3 and row[3].startswith("rl_logged_value/")}
+        return {row[0] for row in both if row[3:4] == ["unknown"]}
 
     @property
     def served(self) -> dict[str, str]:
         """What is served in the end, by series and labels."""
         rows = [row for row in (*self.rows, *self.last) if len(row) > 3]
-        return {row[3]: str(float(row[-1] if len(row) > 4 else row[2])) for row in rows}
+        return {_series(row): str(float(row[-1] if len(row) > 4 else row[2])) for row in rows}
+
+
+def _series(row: list[str]) -> str:
+    return f"{AS_IT_IS}/{row[0]}" if row[3] in ("as logged", "unknown") else row[3]
 
 
 def _number(text: str) -> float | str:
@@ -153,13 +158,16 @@ def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
 
 
 def test_what_a_framework_feeds_exists() -> None:
-    """A series of the catalog, with as many labels as the template has; for algorithms that there are."""
+    """A series of the catalog, with as many labels as the template has; for algorithms that there are.
+
+    A key without one is served as it is logged, whatever its template says.
+    """
     assert [
         (name, key.name)
         for name, framework in FRAMEWORKS.items()
         for key in framework.keys
         if not set(key.families) <= set(ALGORITHMS)
-        or (key.series and key.name.count("{") != len(NAMED[key.series].labels))
+        or (key.series not in ("", AS_IT_IS) and key.name.count("{") != len(NAMED[key.series].labels))
     ] == []
     assert all(framework.source for framework in FRAMEWORKS.values())
 

@@ -161,7 +161,7 @@ def test_an_exporter_of_the_script_feeds_alone() -> None:
     ("line", "framework", "family", "series"),
     [
         ({"policy/final_loss": 0.5, "critic/critic_loss": 1.0}, "skyrl", "ppo", "rl_loss"),
-        ({"env/all/reward/total": 0.5}, "tinker-cookbook", "grpo", "rl_reward_mean"),
+        ({"env/all/turns_per_episode": 2.0, "env/all/reward/total": 0.5}, "tinker-cookbook", "grpo", "rl_reward_mean"),
         ({"actor/ratio_mean": 0.5, "actor/pg_loss": 0.25}, "roll", "grpo", "rl_policy_ratio_mean"),
     ],
 )

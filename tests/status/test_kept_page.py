@@ -223,7 +223,7 @@ def test_a_signal_waits_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert seen == [True]
 
 
-@pytest.mark.parametrize("most", [MOST_BYTES, 500_000])
+@pytest.mark.parametrize("most", [MOST_BYTES, 600_000])
 def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Of 10,000 steps, with everything that GRPO logs; where there are too many curves, each has fewer points."""
     monkeypatch.setattr(page, "_MOST_BYTES", most)
@@ -242,7 +242,8 @@ def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     exporter.close()
 
     assert 100_000 < (tmp_path / PAGE_FILE).stat().st_size < most
-    assert all(curve["steps"][-1] == 10_000 for curve in _kept(tmp_path)["history"]["curves"])
+    curves = _kept(tmp_path)["history"]["curves"]
+    assert {curve["steps"][-1] for curve in curves if curve["name"] != "rl_signal"} == {10_000}
     assert [each.name for each in threading.enumerate() if each.name.startswith("rlexporter")] == []
     assert list(shutdown.live()) == []
 
