@@ -17,7 +17,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -55,7 +55,8 @@ class Case:
     at: int = 0
     names: frozenset[str] = frozenset()
     usual: Path | None = None
-    framework: str = ""
+    live: bool = False
+    """Whether it was recorded by us: then ``names`` are those that its verdict should name first."""
 
     @property
     def name(self) -> str:
@@ -72,15 +73,26 @@ class Alert(NamedTuple):
     step: int
 
 
+class Judged(NamedTuple):
+    """All that was said of a run, and what its verdict names first in the end."""
+
+    alerts: tuple[Alert, ...]
+    first: str
+
+
 class Told(NamedTuple):
-    """The steps in which a fault was told by any alert, and by a right name; `_NEVER` for not at all."""
+    """The steps in which a fault was told by any alert, and by a right name; `_NEVER` for not at all.
+
+    ``misnamed``: 1 if the verdict names something else in the end.
+    """
 
     told: int
     named: int
+    misnamed: int
 
     def is_worse(self, before: Told) -> bool:
-        """Return True if the fault is told, or named, later than ``before``."""
-        return self.told > before.told or self.named > before.named
+        """Return True if the fault is told, or named, later than ``before``, or by another name in the end."""
+        return any(mine > theirs for mine, theirs in zip(self, before, strict=True))
 
 
 @dataclass
@@ -145,7 +157,7 @@ def read(folder: Path, others: Sequence[Path] = ()) -> Iterator[Case]:
                 healthy=label == "healthy",
                 at=row.get("at", wanted.get("onset", 0)),
                 names=frozenset(row.get("names", wanted.get("names", ()))),
-                framework=row.get("framework", ""),
+                live=folder == LIVE,
             )
 
 
@@ -161,8 +173,8 @@ def evidence(cases: Sequence[Case]) -> list[Row]:
     """Return a row a condition, in the order of the catalog."""
     rows = {each.name: Row(each.name) for each in CONDITIONS}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for case, (alerts, needed) in zip(cases, pool.map(_needed, cases, chunksize=2), strict=True):
-            for name in {alert.name for alert in alerts} & {*rows}:
+        for case, (found, needed) in zip(cases, pool.map(_needed, cases, chunksize=2), strict=True):
+            for name in {alert.name for alert in found.alerts} & {*rows}:
                 rows[name].fired.append(case.name)
                 if case.healthy and CONDITION_NAMED[name].family.value not in _OF_THE_MACHINE:
                     rows[name].wrong.append(case.name)
@@ -171,41 +183,46 @@ def evidence(cases: Sequence[Case]) -> list[Row]:
     return [*rows.values()]
 
 
-def _needed(case: Case) -> tuple[list[Alert], list[str]]:
+def _needed(case: Case) -> tuple[Judged, list[str]]:
     """Return what is said of a run, and the conditions without which less is said."""
-    alerts = judged(case.path, case.algorithm)
+    found = judged(case.path, case.algorithm)
     if case.healthy:
-        return alerts, []
-    usual = _usual(case)
-    before = told(case, alerts, usual)
-    doubtful = dict.fromkeys(each.name for each in alerts if each.step in before and each.name in CONDITION_NAMED)
-    without = {name: judged(case.path, case.algorithm, [name]) for name in doubtful}
-    return alerts, [name for name in doubtful if told(case, without[name], usual).is_worse(before)]
+        return found, []
+    usual = usually(case)
+    before = told(case, found, usual)
+    doubtful = dict.fromkeys(each.name for each in found.alerts if each.step in before or each.name == found.first)
+    without = {name: judged(case.path, case.algorithm, [name]) for name in doubtful if name in CONDITION_NAMED}
+    return found, [name for name in without if told(case, without[name], usual).is_worse(before)]
 
 
-def _usual(case: Case) -> list[Alert]:
-    return judged(case.usual, case.algorithm) if case.usual else []
+def usually(case: Case) -> Collection[Alert]:
+    """Return what is said of the run without its fault."""
+    return judged(case.usual, case.algorithm).alerts if case.usual else ()
 
 
-def told(case: Case, alerts: Iterable[Alert], usual: Iterable[Alert] = ()) -> Told:
-    """Return when the fault of a run was told, and when it was named."""
-    alerts = list(alerts)
-    before = {(each.name, each.severity) for each in alerts if each.step < case.at}
-    known = {*usual}
-    new = [each for each in alerts if each.step >= case.at and each[::2] not in before and each not in known]
+def told(case: Case, found: Judged, usual: Collection[Alert] = ()) -> Told:
+    """Return when the fault of a run was told, and when it was named. ``usual``: what tells nothing of it."""
+    before = {(each.name, each.severity) for each in found.alerts if each.step < case.at}
+    late = [each for each in found.alerts if each.step >= case.at and (each.name, each.severity) not in before]
+    new = [each for each in late if each not in usual]
     right = [each for each in new if not case.names or {each.family, each.name} & case.names]
-    return Told(min((each.step for each in new), default=_NEVER), min((each.step for each in right), default=_NEVER))
+    return Told(
+        min((each.step for each in new), default=_NEVER),
+        min((each.step for each in right), default=_NEVER),
+        int(case.live and found.first not in case.names),
+    )
 
 
-def judged(path: Path, algorithm: str = "", off: Iterable[str] = ()) -> list[Alert]:
-    """Judge a run without the conditions ``off``, and return the warnings and critical alerts."""
+def judged(path: Path, algorithm: str = "", off: Iterable[str] = ()) -> Judged:
+    """Judge a run without the conditions ``off``; what is said are warnings and critical alerts."""
     with _without({*off}):
         report = recorded_alerts.judge(recording.read(path, algorithm))
-    return [
+    alerts = (
         Alert(each.condition or each.alert, each.family, each.severity, each.step)
         for each in report.alerts
         if each.severity != Severity.INFO.value
-    ]
+    )
+    return Judged(tuple(alerts), next((each["name"] for each in report.incidents), ""))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import PPO, PPO_LEGACY
+from rlexporter.catalog.as_logged import AS_LOGGED
 from rlexporter.catalog.entries import Entries, keys
 from rlexporter.model.metric import Group, Level, Range, RankScope
 from rlexporter.model.snapshot import RunState
@@ -411,6 +412,8 @@ TRUTH = (
         "one that no panel and no rule reads. An array is served as its mean.",
         level=Level.STEP,
         labels=("key",),
+        keys=AS_LOGGED,
+        reading="As its trainer documents the key; `rlexporter metrics KEY` says whether a key is known.",
     ),
     _exporter.counter(
         "rlexporter_errors_total",

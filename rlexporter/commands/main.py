@@ -145,8 +145,9 @@ def _as_logged() -> Iterator[str]:
 
 def _searched(metric: Metric) -> str:
     """Return the name, the help and the keys of a metric, those of all frameworks too, in small letters."""
-    keys = [key.name for framework in FRAMEWORKS.values() for key in framework.keys if key.series == metric.series]
-    return "\n".join((metric.series, metric.help, *(key.name for key in metric.keys), *keys)).lower()
+    fed = [key.name for framework in FRAMEWORKS.values() for key in framework.keys if key.series == metric.series]
+    keys = [key.name for key in metric.keys] + fed if metric.series != AS_IT_IS else []
+    return "\n".join((metric.series, metric.help, *keys)).lower()
 
 
 def _described(metric: Metric) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from hashlib import sha256
 
-from rlexporter.catalog.as_logged import AS_LOGGED
 from rlexporter.model.metric import AS_IT_IS, Framework, Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
@@ -108,9 +107,6 @@ class Resolver:
                 if not key.only or algorithm in key.algorithms:
                     trl.add(metric, key)
         named = {metric.series: metric for metric in metrics}
-        for key in AS_LOGGED:
-            if not key.only or algorithm in key.algorithms:
-                trl.add(named[AS_IT_IS], key)
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()
         self._nothing: dict[str, float] = {}

@@ -8,7 +8,7 @@ from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.metric import Framework, Group, Kind, Level, Metric
+from rlexporter.model.metric import AS_IT_IS, Framework, Group, Kind, Level, Metric
 from scripts.pack.markdown import table
 from scripts.pack.template import filled
 
@@ -31,7 +31,7 @@ def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
     yield "## By log key\n"
     fed: dict[str, dict[str, list[str]]] = {algorithm: {} for algorithm in ALGORITHMS}
     for metric in catalog:
-        for key in metric.keys:
+        for key in metric.keys if metric.series != AS_IT_IS else ():
             for algorithm in key.algorithms:
                 fed[algorithm].setdefault(key.name, []).append(f"`{metric.series}{_labels(metric)}`")
     usual = fed["gkd"]  # it logs nothing but what transformers does
@@ -51,7 +51,7 @@ def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
 
 def _fed_by(framework: Framework) -> dict[str, list[str]]:
     fed: dict[str, list[str]] = {}
-    for key in framework.keys:
+    for key in (each for each in framework.keys if each.series != AS_IT_IS):
         only = f" ({', '.join(key.families)})" if key.families else ""
         fed.setdefault(key.name, []).append(f"`{key.series}{_labels(NAMED[key.series])}`{only}" if key.series else "-")
     return fed
@@ -76,13 +76,14 @@ def _observed(catalog: Sequence[Metric]) -> Iterator[str]:
 
 
 def _series_row(metric: Metric) -> tuple[str, ...]:
+    keys = dict.fromkeys(key.name for key in metric.keys) if metric.series != AS_IT_IS else ()
     kind = "" if metric.kind is Kind.GAUGE else f"<br>*{metric.kind.value}*"
     level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
     return (
         f"`{metric.series}{_labels(metric)}`{kind}",
         ", ".join(part for part in (metric.unit, level) if part) or "-",
         f"{metric.healthy.text} ({metric.healthy.source})" if metric.healthy else "-",
-        "<br>".join(f"`{name}`" for name in dict.fromkeys(key.name for key in metric.keys)) or "-",
+        "<br>".join(f"`{name}`" for name in keys) or "-",
         metric.help + (f" **Reading:** {metric.reading}" if metric.reading else "") + _alerts(metric),
     )
 

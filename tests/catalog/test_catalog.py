@@ -11,7 +11,7 @@ from pathlib import Path
 from rlexporter.catalog.algorithms import ALGORITHMS, PPO
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS, INFO_LABELS
-from rlexporter.model.metric import Kind, Metric, RankScope, Series
+from rlexporter.model.metric import AS_IT_IS, Kind, Metric, RankScope, Series
 from rlexporter.outputs.prometheus import SUMS
 from rlexporter.store.keys import Resolver, evaluation
 from scripts.pack.recording_rules import RECORDING_RULES
@@ -56,7 +56,8 @@ RULES: dict[str, Callable[[Metric], object]] = {
     ),
     "algorithms are known": lambda metric: all(set(key.algorithms) <= set(ALGORITHMS) for key in metric.keys),
     "fields of a key are the labels": lambda metric: (
-        {tuple(re.findall(r"\{(\w+)\}", key.name)) for key in metric.keys} <= {(), metric.labels}
+        metric.series == AS_IT_IS
+        or {tuple(re.findall(r"\{(\w+)\}", key.name)) for key in metric.keys} <= {(), metric.labels}
     ),
     "histograms alone have buckets": lambda metric: bool(metric.bounds) is (metric.kind is Kind.HISTOGRAM),
     "buckets are few and ascend": lambda metric: list(metric.bounds) == sorted(set(metric.bounds))[:24],

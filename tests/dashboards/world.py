@@ -181,7 +181,7 @@ def _everything(exporter: Exporter, step: int) -> None:
         if metric.kind is Kind.HISTOGRAM and metric.series != "rl_step_duration_seconds":
             exporter.observe(metric.series, np.abs(values), **dict.fromkeys(metric.labels, "format"))
     exporter.observe("advantage", np.array([nan, 1.0]))
-    names = "weight_norm weight_changed_fraction eos_fraction ref_dropout ref_logprob_noise".split()
+    names = "weight_norm weight_changed_fraction ref_dropout ref_logprob_noise".split()
     names += "advantage_reward_correlation first_use_log_ratio loss_mask_wrong_fraction weight_update_size".split()
     names += "reward_zero_fraction optimizer_missing_fraction optimizer_updates completion_copied_fraction".split()
     names += ["completion_copied_expected_fraction", "gradient_zero_fraction"]

@@ -1,6 +1,6 @@
 """Every block of code in README, docs and the pages beside them: it is run here, or it is on a list that says why not.
 
-Python is in test_python_blocks.py, diffs in test_architecture_diffs.py. A block or command that nothing here knows
+Python is in test_python_blocks.py. A block or command that nothing here knows
 fails: add it to what is run, or to a list with the reason.
 """
 
@@ -372,13 +372,17 @@ NOT_SERVED = {"rlexporter_state", "rl_x"}
 """Names that look like series."""
 
 
+_REMOVED = re.compile(r"^### Removed\n.*?(?=^##)", re.MULTILINE | re.DOTALL)
+"""What a changelog says of names that are gone."""
+
+
 def test_what_stands_between_backticks() -> None:
     """In each page: series that are served, commands of ours, and targets of `make`."""
     known = SERVED | set(NAMED) | RECORDED | NOT_SERVED
     commands = set(re.findall(r"^## ([a-z]+)$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE))
     wrong = []
     for page in PAGES:
-        text = (ROOT / page).read_text()
+        text = _REMOVED.sub("", (ROOT / page).read_text())
         series = re.findall(r"`((?:rl|rlexporter)_[a-z_]+)(?:\{[^`]*)?`", text)
         starts = {name for name in series if name.endswith("_") and any(each.startswith(name) for each in known)}
         wrong += [(page, name) for name in set(series) - known - starts]

@@ -243,7 +243,7 @@ def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert 100_000 < (tmp_path / PAGE_FILE).stat().st_size < most
     curves = _kept(tmp_path)["history"]["curves"]
-    assert {curve["steps"][-1] for curve in curves if curve["name"] != "rl_signal"} == {10_000}
+    assert {curve["steps"][-1] for curve in curves if curve["series"] != "rl_signal"} == {10_000}
     assert [each.name for each in threading.enumerate() if each.name.startswith("rlexporter")] == []
     assert list(shutdown.live()) == []
 
