@@ -155,7 +155,13 @@ OF_WEIGHTS = (
 )
 """Those that GRPO has in the review, in others."""
 
-FAULTS = (*INVENTED, *ASKED, *OF_WEIGHTS)
+OF_ADVANTAGES = (
+    Fault("advantages off by a constant", GRPO, groups.advantages(lambda each: each - 0.5), ("advantage_off_centre",)),
+    Fault("advantages off by a constant", LEGACY, ppo.advantages(lambda each: each - 0.5), ("advantage_off_centre",)),
+)
+"""What the documents that the project began with warn of."""
+
+FAULTS = (*INVENTED, *ASKED, *OF_WEIGHTS, *OF_ADVANTAGES)
 MISSED = {
     "grpo: step time grows by 0.03 s each step": "nothing begins",
 }
