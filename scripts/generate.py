@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlexporter.catalog.metrics import CATALOG
 from scripts import pack, reference
-from scripts.pack import docs, large_runs
+from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
 _RUNBOOKS = "alerts/runbooks"
@@ -17,10 +17,8 @@ _RUNBOOKS = "alerts/runbooks"
 
 def files() -> dict[str, str]:
     """Return the generated texts, by path below the root of the repository."""
-    frameworks = ROOT / "docs/frameworks.md"
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
-        "docs/frameworks.md": large_runs.page(frameworks.read_text(encoding="utf-8")),
         **reference.pages(),
         **pack.files(),
     }

@@ -118,7 +118,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     (
         (Family.NONFINITE,),
         (
-            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.KEYS),
+            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU),
             *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION, Family.WEIGHTS),
         ),
     ),
@@ -130,15 +130,6 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
             *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
         ),
     ),
-    (
-        (Family.ROLLOUTS,),
-        (
-            *(Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.LENGTH, Family.TRUNCATION),
-            *(Family.ADVANTAGE, Family.GRAD_DEAD, Family.EVALUATION),
-        ),
-    ),
-    ((Family.EXPERTS,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),
-    ((Family.SAMPLES,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),
     (
         (Family.KL_NEGATIVE,),
         (

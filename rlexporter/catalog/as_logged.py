@@ -19,6 +19,8 @@ AS_LOGGED: tuple[Key, ...] = (
     *keys(TRAINERS, *(f"{when}_{time}" for when in ("train", "eval") for time in _TIMES)),
     *keys(TRAINERS, "aux_loss", "mean_token_accuracy"),
     *keys(GRPO, "entropy_coef"),
+    *keys("grpo async-grpo distillation", "tools/call_frequency"),
+    *keys(_BOTH_ASYNC, "sample/staleness_{statistic}", only=True),
     *keys(ONLINE_DPO, "objective/scores_margin", "val/contain_eos_token"),
     *keys("online-dpo dpo kto cpo orpo tpo", *_OF_PAIRS, "logps/chosen", "logps/rejected", "logits/{completion}"),
     *keys("cpo orpo", "log_odds_chosen", "log_odds_ratio", "nll_loss"),

@@ -19,7 +19,7 @@ FAILURE = ("run_failed", Severity.CRITICAL.value)
 """The key of a run's failure among the symptoms, as if it were a condition of the run."""
 WAKE = 20
 """For so many steps a cause explains what begins after it: most conditions look at no more."""
-HARMLESS = (Family.SLOW, Family.STALL, Family.KEYS, Family.PLATEAU, Family.EVALUATION)
+HARMLESS = (Family.SLOW, Family.STALL, Family.PLATEAU, Family.EVALUATION)
 """The families whose warnings are never the cause of something critical: they say nothing about an update."""
 NONFINITE_ALERTS = tuple(dict.fromkeys(condition.alert for condition in CONDITIONS if condition.family is FATAL))
 """The alerts on values that are no numbers, in the order of a step: an earlier one is the cause of those after it."""

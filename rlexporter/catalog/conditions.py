@@ -70,13 +70,9 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "rl_sampled_entropy_per_token",
         Source("rl_logprob_dist", Read.MINUS_MEAN),
     ),
-    _signal("ref_surprise", "nats per token", Source("rl_ref_logprob_dist", Read.MINUS_MEAN)),
-    _signal("ref_dropout", "fraction", _mean("rl_ref_dropout")),
     _signal("ref_noise", "nats", _mean("rl_ref_logprob_noise")),
     _signal("approxkl", "nats per token", "rl_policy_approxkl"),
     _signal("ratio", "", _mean("rl_policy_ratio_dist"), "rl_policy_ratio_mean"),
-    _signal("ratio_tail", "fraction", Source("rl_policy_ratio_dist", Read.SHARE, outside=(0.1, 10.0))),
-    _signal("ratio_extreme", "fraction", Source("rl_policy_ratio_dist", Read.SHARE, outside=(0.0, 200.0))),
     _signal(
         "clipfrac",
         "fraction",
@@ -89,8 +85,6 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     _signal("advantage_spread", "", Source("rl_advantage_dist", Read.SPREAD, algorithms=_PPO)),
     _signal("grad_norm", "", _mean("rl_grad_norm_dist"), "rl_grad_norm"),
     _signal("value_loss", "squared reward", _mean("rl_value_loss_dist"), "rl_value_loss"),
-    _signal("value_clipfrac", "fraction", "rl_value_clipfrac"),
-    _signal("explained_variance", "fraction", "rl_value_explained_variance"),
     _signal("length", "tokens", _mean("rl_completion_length_dist"), "rl_completion_length_mean"),
     _signal("length_spread", "tokens", Source("rl_completion_length_dist", Read.SPREAD), "rl_completion_length_std"),
     _signal("truncated", "fraction", "rl_completion_truncated_fraction"),
@@ -104,30 +98,6 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         _derived("log_factor", "rl_sampling_probability_factor_mean", variant="logp"),
         _derived("sampler_k1", "rl_sampling_kl_per_token", variant="kl"),
     ),
-    _signal("sampling_probability", "", "rl_sampling_probability_difference_mean"),
-    _signal("sampling_correlation", "", "rl_sampling_probability_correlation"),
-    _signal(
-        "effective_samples",
-        "fraction",
-        "rl_sampling_effective_sample_fraction",
-        "rl_update_effective_sample_fraction",
-        _derived("effective_by_chi2", "rl_sampling_chi2_per_token"),
-        _derived("effective_by_spread", "rl_sampling_weight_std"),
-    ),
-    _signal("staleness", "updates", "rl_sample_staleness_mean", _derived("staleness", "rl_sample_staleness")),
-    _signal("waiting", "fraction", "rl_waiting_fraction", _derived("waiting", "rl_phase_time_seconds")),
-    _signal("rollout_tail", "", _derived("rollout_tail", "rl_sample_time_seconds")),
-    _signal(
-        "masked",
-        "fraction",
-        "rl_sampling_rejected_token_fraction",
-        "rl_sampling_filtered_fraction",
-        "rl_trust_region_masked_fraction",
-        "rl_sampling_weight_limited_fraction",
-    ),
-    _signal("expert_imbalance", "", "rl_expert_load_imbalance"),
-    _signal("routing_confidence", "fraction", "rl_routing_confidence"),
-    _signal("repetitive", "fraction", "rl_completion_repetitive_fraction"),
     _signal("sampling_ratio", "", "rl_importance_sampling_ratio_mean", "rl_sampling_weight_mean"),
     _signal("learning_rate", "", "rl_learning_rate"),
     _signal("advantage_reward", "", _mean("rl_advantage_reward_correlation")),
@@ -366,16 +336,6 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
     _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric without an alert of its own"),
-    condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
-        above("reward_lost", critical(0.5)),
-        summary="No completion of a step got a reward.",
-        meaning="Every reward function returned None for every completion of the step. TRL logs the reward as None and "
-        "trains on advantages of 0.",
-        causes=("A reward function without a return statement.", "A remote reward service that fails for all samples."),
-        remedies=("Run the reward functions on one batch by hand; let them raise where they fail.",),
-        source="a step without any reward teaches nothing",
-        related=("rl_undefined_values_total", "rl_reward_mean"),
-    ),
     condition("reward_function_lost", "RLRewardLost", Family.NONFINITE, _GROUP).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function no longer returns numbers.",
@@ -456,20 +416,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "against the start for bf16",
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
-    condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE, ("grpo", "async-grpo")).when(
-        above("advantage_excess", warning(2.0)),
-        summary="An advantage is larger than its group allows.",
-        meaning="A z-score in a group of G cannot be beyond (G - 1) / sqrt(G), since the others share its mean. One "
-        "is beyond twice that. What are no z-scores, by the first ten steps, is not judged. Without a known "
-        "G, 50 counts.",
-        causes=(
-            "A spread that is next to 0 by rounding: rewards that are equal but for the last digit.",
-            "Advantages of one group are scaled by the spread of another.",
-        ),
-        remedies=("Add an epsilon to the spread, or leave out groups whose rewards are equal.",),
-        source="NeMo-RL issue 4158: -2075 from rounding; the bound is arithmetic",
-        related=("rl_advantage_max", "rl_advantage_min", "rl_advantage_dist"),
-    ),
     condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE, _TRAINERS).when(
         above("ref_changed", warning(0.001)),
         summary="The reference model changes although nothing asked for it.",
@@ -492,15 +438,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Print the name of each parameter whose `grad` is None or 0 before the optimizer's step.",),
         source="live runs of GRPO, RLOO and both PPOs: 0 of all tensors in healthy ones",
         related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
-    ),
-    condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER, _TRAINERS).when(
-        below("weights_changing", warning(0.75, k=2, n=3)),
-        summary="Some of the weights are no longer trained.",
-        meaning="The share of the trained weights that changes has fallen lastingly below what it was at the start.",
-        causes=("A layer or parameter group that was frozen, or that the optimizer has lost.",),
-        remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
-        source="live GRPO runs in fp32: 0.95 to 0.53 where a layer is lost, within 2 % in healthy ones",
-        related=("rl_weight_changed_fraction", "rl_weight_norm"),
     ),
     condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
         above("weight_norm_step", warning(8.0), vs=Baseline.RECENT, floor=0.08),
@@ -533,17 +470,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="a count that falls is a fault; live runs of GRPO, RLOO and PPO",
         related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
-    condition("update_jump", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
-        above("update_per_rate", warning(2.5, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
-        summary="Updates have become larger, but the learning rate has not.",
-        meaning="The weights move farther with each rollout, for their learning rate, than they did. Steps in which "
-        "most groups have no spread of reward do not count: there is little to learn from.",
-        causes=("Weight decay, or a regularizer that has become strong.", "Code beside the optimizer moves weights."),
-        remedies=("Check the optimizer's settings, and what else changes the weights.",),
-        source="live GRPO runs: 8 times and more with a weight decay of 100; healthy ones reach 2.0 when rewards are "
-        "found late",
-        related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
-    ),
     condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         above("optimizer_missing", warning(0.0, k=2, n=2), critical(0.99, k=3, n=3)),
         summary="Some of the trained weights are not in the optimizer.",
@@ -567,16 +493,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",),
         source="live GRPO runs: 0.1 % in bf16 at 1e-6, 90 % and more in fp32",
         related=("rl_weight_changed_fraction", "rl_learning_rate"),
-    ),
-    condition("updates_skipped", "RLPolicyFrozen", Family.OPTIMIZER, _GROUPS).when(
-        above("updates_skipped", warning(2.5), min_observations=30),
-        summary="Updates are skipped again and again.",
-        meaning="At least three of the last 20 updates were skipped, as gradients overflowed in fp16. The first 30 "
-        "steps, in which the scale is looked for, are not judged.",
-        causes=("Gradients that overflow whatever the scale: a loss or a reward that is huge, or NaN.",),
-        remedies=("Train in bf16.",),
-        source="marin's rules: three in a quarter of an hour",
-        related=("rl_skipped_updates_total", "rl_grad_norm_dist"),
     ),
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD, _TRAINERS).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
@@ -657,16 +573,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs]",
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
-    condition("grad_growth", "RLGradientHigh", Family.GRAD).when(
-        above("grad_norm", warning(5.0, k=15, n=20, learning="first gradients"), vs=Baseline.FIRST, floor=1e-6),
-        summary="The gradient norm has grown and stays high.",
-        meaning="The gradient norm stays far above its level in the first steps of the run. Not judged if no rewards "
-        "differed in most of those.",
-        causes=("A growing mismatch between sampler and trainer [verl].", "KL or entropy is running away."),
-        remedies=("Look at the sampling mismatch and at KL; lower `learning_rate`.",),
-        source="[verl]: lasting growth; the factor from [runs]",
-        related=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
-    ),
     condition("ratio_high", "RLRatioHigh", Family.POLICY_STEP).when(
         above("ratio", warning(2.0, k=2, n=2), critical(10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
@@ -688,26 +594,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_SMALLER,
         source="[trl]: 0.1 is too small; relative, since modern PPO logs 0.5 for 1 in some healthy runs",
         related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
-    ),
-    condition("ratio_tail", "RLRatioHigh", Family.POLICY_STEP).when(
-        above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
-        summary="Many tokens have a probability ratio below 0.1 or above 10.",
-        meaning="More than a few tokens of a step have a ratio below 0.1 or above 10. The mean can look well "
-        "meanwhile.",
-        causes=_TOO_LARGE,
-        remedies=_SMALLER,
-        source="[trl] for 0.1 and 10; the shares from [runs]",
-        related=("rl_policy_ratio_dist",),
-    ),
-    condition("ratio_extreme", "RLRatioHigh", Family.POLICY_STEP).when(
-        above("ratio_extreme", warning(0.0005, k=2, n=3)),
-        summary="Some tokens have a probability ratio above 200.",
-        meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update "
-        "that is not clipped.",
-        causes=_TOO_LARGE,
-        remedies=_SMALLER,
-        source="[ranges]: above 200 is unstable; a single token does not make a fault",
-        related=("rl_policy_ratio_dist",),
     ),
     condition("approxkl_spike", "RLApproxKLHigh", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(1.0)),
@@ -740,109 +626,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",
         related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
-    condition("rollouts_failing", "RLRolloutsFailing", Family.ROLLOUTS).when(
-        above("rollouts_failing", warning(0.05, k=3, n=5)),
-        summary="Rollouts or tools fail far more often than they did.",
-        meaning="The share of rollouts with an error, of empty completions or of failed tool calls is more "
-        "than twice what it was early in the run: by 0.1 in the last five steps, or by 0.05 in the last 20. What fails "
-        "often counts as a reward of 0, and the policy learns from it.",
-        causes=(
-            "An environment, a sandbox, a tool server or a judge that is down or overloaded.",
-            "The policy no longer calls tools in a form that they accept.",
-        ),
-        remedies=(
-            "Read the errors of the environment or tool since this step.",
-            "Leave failed rollouts out of the loss instead of scoring them 0.",
-        ),
-        source="prime-rl's guide: more than 5 % for long; miles: more than 5 % of 100 aborted; logs in "
-        "`tests/large`, none of 36 healthy runs [real]",
-        related=("rl_rollout_error_fraction", "rl_completion_empty_fraction", "rl_tool_failure_frequency"),
-    ),
-    condition("experts_unbalanced", "RLExpertsUnbalanced", Family.EXPERTS).when(
-        above("expert_imbalance", warning(2.0, k=5, n=5), vs=Baseline.EARLY, floor=1.0),
-        summary="The router sends most tokens to few experts.",
-        meaning="The load of the busiest expert over the mean load, minus 1, is twice what it was early in the run, "
-        "and 1 at least.",
-        causes=("Routing collapses: the balancing loss or bias is off, or too small for the learning rate.",),
-        remedies=("Raise the balancing loss or bias; lower the learning rate of the router.",),
-        source="marin drops more than 7 % of the tokens at such a load; logs in `tests/large`; no run of [real] logs "
-        "it",
-        related=("rl_expert_load_imbalance", "rl_routing_confidence"),
-    ),
-    condition("routing_uncertain", "RLExpertsUnbalanced", Family.EXPERTS).when(
-        below("routing_confidence", warning(0.5, k=5, n=5), vs=Baseline.EARLY),
-        summary="The router no longer knows which experts to choose.",
-        meaning="The share of its probability that the chosen experts hold is less than half of what it was early in "
-        "the run.",
-        causes=("Routing collapses: the balancing loss or bias is off, or too large.",),
-        remedies=("Raise the balancing loss or bias; lower the learning rate of the router.",),
-        source="logs in `tests/large`; no run of [real] logs it",
-        related=("rl_routing_confidence", "rl_expert_load_imbalance"),
-    ),
-    condition("samples_stale", "RLSamplesStale", Family.SAMPLES).when(
-        above("staleness", warning(2.0, k=5, n=5), vs=Baseline.EARLY, floor=3.0),
-        summary="Samples are far older than they were.",
-        meaning="The mean number of updates that the policy is ahead of the weights that wrote the samples has at "
-        "least doubled, and is 3 or more. The trainer learns from what the policy no longer says.",
-        causes=(
-            "Generation does not keep up: slow environments, long completions, a sampler that is down.",
-            "Weights reach the sampler late, or not at all.",
-        ),
-        remedies=("Look at the queue of rollouts and the time of a weight update.", "Lower the bound on staleness."),
-        source="bounds of 4 (AReaL's example) and 8 (prime-rl); logs in `tests/large`",
-        related=("rl_sample_staleness_mean",),
-    ),
-    condition("samples_at_bound", "RLSamplesStale", Family.SAMPLES).when(
-        above("staleness_share", warning(0.9, k=5, n=5)),
-        summary="Nearly all samples are as old as the run allows.",
-        meaning="The mean age of the samples is 90 % of the run's own bound: those beyond it are thrown away.",
-        causes=("Generation does not keep up with training.",),
-        remedies=("Give more machines to generation, or fewer to training.",),
-        source="the bound is the run's own (`max_staleness`; `max_off_policy_steps` in prime-rl)",
-        related=("rl_sample_staleness_mean", "rl_evicted_samples"),
-    ),
-    condition("samples_dropped", "RLSamplesStale", Family.SAMPLES).when(
-        above("samples_dropped", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.2),
-        summary="Far more samples are thrown away than before.",
-        meaning="The share of samples that were dropped as too old is three times what it was early in the run, and "
-        "0.2 at least.",
-        causes=("Generation does not keep up with training: a sampler is lost, or completions are longer.",),
-        remedies=("Look at the queue of rollouts and the time of a weight update.",),
-        source="logs in `tests/large`; no run of [real] logs it",
-        related=("rl_sample_dropped_fraction", "rl_evicted_samples"),
-    ),
-    condition("samples_masked", "RLSamplesStale", Family.SAMPLES).when(
-        above("masked", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.2),
-        summary="Far more tokens are left out of the loss than before.",
-        meaning="The share of tokens that a correction of the mismatch, or a trust region, leaves out is three times "
-        "what it was early in the run, and 0.2 at least.",
-        causes=("Samples are too old.", "Sampler and trainer have drifted apart."),
-        remedies=("Look at the staleness and at the mismatch of sampler and trainer.",),
-        source="logs in `tests/large`; no run of [real] logs it",
-        related=("rl_sampling_rejected_token_fraction", "rl_trust_region_masked_fraction"),
-    ),
-    condition("sampling_mismatch", "RLSamplerMismatch", Family.KL_NEGATIVE, (*_GROUP, "ppo")).when(
-        above("sampling_difference", warning({"logp": 0.1, "kl": 0.1}, k=5, n=5), critical({"logp": 0.5}, k=5, n=5)),
-        summary="Sampler and trainer disagree about log-probabilities.",
-        meaning="The trainer's and the sampler's log-probabilities of tokens stay far apart: by their mean absolute "
-        "difference, the logarithm of the mean factor between their probabilities, or the KL divergence, whichever "
-        "is logged. What is trained on was not drawn from the policy.",
-        causes=(
-            "Weights that were not synchronized to the sampler.",
-            "Another precision or attention kernel in vLLM than in the trainer.",
-            "Mixture-of-experts routing that differs.",
-        ),
-        remedies=(
-            "Set `vllm_importance_sampling_correction=True`, and keep its cap.",
-            "Use the same dtype on both sides, and an fp32 language-model head.",
-        ),
-        source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
-        related=(
-            "rl_sampling_logp_difference_mean",
-            "rl_sampling_logp_difference_max",
-            "rl_importance_sampling_ratio_mean",
-        ),
-    ),
     condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE, (*_GROUP, "ppo")).when(
         above(
             "sampling_difference",
@@ -861,65 +644,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; of real GRPO runs two "
         "broken ones have it, and no healthy one",
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
-    ),
-    condition("sampling_drift", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        above(
-            "sampling_difference",
-            warning({"logp": 2.5, "kl": 3.0}, k=6, n=8),
-            vs=Baseline.EARLY,
-            floor={"logp": 0.02, "kl": 0.0003},
-        ),
-        summary="Sampler and trainer drift apart.",
-        meaning="The difference between their log-probabilities of tokens is several times what it was early in the "
-        "run, in six of eight steps. A level that is high from the start, as with routing in mixtures of experts or "
-        "with quantised weights, is the run's own and is not counted.",
-        causes=(
-            "Weights reach the sampler late, in part (an adapter that is left out), or never.",
-            "Samples grow older.",
-            "Rounding: quantised or low-precision weights of the sampler against larger and larger ones.",
-        ),
-        remedies=(
-            "Compare the settings and the weights of sampler and trainer at this step.",
-            "Correct by importance sampling, with a cap; raise the precision of the sampler.",
-        ),
-        source="verl issue 7495: 36 times where an adapter never reaches the sampler; vime issue 64: 0.011 to 0.036 "
-        "is a fault; NeMo-RL's guide: a KL below 0.001 is acceptable; logs in `tests/large`",
-        related=(
-            *("rl_sampling_logp_difference_mean", "rl_sampling_probability_factor_mean", "rl_rollout_kl_per_token"),
-            *("rl_trainer_kl_per_token", "rl_sampling_kl_per_token"),
-        ),
-    ),
-    condition("sampling_probabilities", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        above("sampling_probability", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.03),
-        summary="Sampler and trainer disagree more and more about probabilities.",
-        meaning="The mean absolute difference of the two probabilities of a token is three times what it was early in "
-        "the run.",
-        causes=("Weights that were not synchronized to the sampler.", "Samples grow older."),
-        remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
-        source="verl: 0.16 in a run that is broken; logs in `tests/large`",
-        related=("rl_sampling_probability_difference_mean", "rl_sampling_probability_correlation"),
-    ),
-    condition("sampling_uncorrelated", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        below("sampling_correlation", warning(0.9, k=5, n=5)),
-        summary="The probabilities of sampler and trainer hardly agree.",
-        meaning="The correlation of the two probabilities of a token is low.",
-        causes=("Another precision of the language-model head.", "Weights that were not synchronized to the sampler."),
-        remedies=(
-            "Compute the logits of both sides in fp32.",
-            "Compare the settings and the weights of sampler and trainer at this step.",
-        ),
-        source="MiniMax-M1, arXiv 2506.13585: about 0.9 broken, above 0.99 with an fp32 head",
-        related=("rl_sampling_probability_correlation", "rl_sampling_probability_difference_mean"),
-    ),
-    condition("samples_ineffective", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        below("effective_samples", warning(0.3, k=5, n=5)),
-        summary="Each update rests on only a few of its samples.",
-        meaning="The effective sample size of the importance weights, as a share of the samples: as logged, or by "
-        "their chi-squared divergence or their spread.",
-        causes=("Sampler and trainer disagree: see their mismatch.", "Samples that are too old."),
-        remedies=("Fix the mismatch first; cap the weights.",),
-        source="[verl] below 0.3; VCPO, arXiv 2602.17616: it falls before a collapse",
-        related=("rl_sampling_effective_sample_fraction", "rl_sampling_chi2_per_token", "rl_sampling_weight_std"),
     ),
     condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
@@ -1000,19 +724,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO runs: 0.041 with an earlier checkpoint as reference, 0 in healthy ones in fp32",
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH, ("ppo",)).when(
-        above("ref_dropout", warning(0.0)),
-        summary="Dropout is on in the reference.",
-        meaning="The reference model is in training mode and its configuration has dropout: it gives another "
-        "probability each time that it is asked. KL to it is partly noise, and so is the penalty.",
-        causes=(
-            "`train()` was called on the reference, or `eval()` never was; some loaders leave it on.",
-            "The reference is the policy without its adapter, and the base model has dropout.",
-        ),
-        remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
-        source="a reference is deterministic; legacy PPO puts it into evaluation mode in each step by itself",
-        related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
-    ),
     condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH, _GROUP).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
         summary="The reference contradicts itself: dropout is on in it.",
@@ -1041,17 +752,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_NEARER,
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
-    ),
-    condition("kl_unpaid", "RLKLHigh", Family.KL_HIGH).when(
-        above("kl", critical({"sequence": 30.0}, k=6, n=10, learning="distance")),
-        summary="The policy has moved far from the reference without any gain in reward.",
-        meaning="The KL divergence of a whole completion stays high. Small recipes end at 10 to 20 nats and learn "
-        f"well. There is no such alert of a distance that pays: {_PAYS}",
-        causes=_FAR,
-        remedies=_NEARER,
-        source="public logs of legacy and modern PPO: 11 to 21 nats in four healthy runs, 45 in one that broke",
-        related=("rl_kl_per_sequence", "rl_reward_mean", "rl_kl_coef"),
-        stops=False,
     ),
     condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
         above(
@@ -1090,16 +790,6 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
         foretold_by=("kl_high", "kl_jump"),
         level="kl",
-    ),
-    condition("logprob_shift", "RLLogProbabilityShift", Family.KL_HIGH).when(
-        above("ref_surprise", warning(3.0, k=5, n=5, learning="surprise"), vs=Baseline.START, floor=2.0),
-        summary="The reference finds the completions ever less likely.",
-        meaning="The completion tokens are ever less likely under the reference, compared with the start of the run: "
-        f"the policy says what the reference would not. There is no warning where that pays: {_PAYS}",
-        causes=_FAR,
-        remedies=_NEARER,
-        source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",
-        related=("rl_ref_logprob_dist", "rl_logprob_dist"),
     ),
     condition("kl_negative", "RLKLNegative", Family.KL_NEGATIVE, _NOT_K3).when(
         below(
@@ -1160,16 +850,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A bound on the coefficient that is too low.", "The controller is no longer updated."),
         remedies=("Raise the bound; lower `learning_rate`.", "Call `kl_ctl.update()` with each step."),
         source="live runs of legacy PPO; TRL's controller changes the coefficient in each step",
-        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
-    ),
-    condition("kl_coef_off", "RLKLPenaltyOff", Family.KL_COEF, _PPO).when(
-        above("kl_coef_off", info(0.5)),
-        summary="There is no KL penalty in this run.",
-        meaning="The coefficient of the KL penalty has been 0 since the first step. That is a property of the set-up: "
-        "the policy may go as far from the reference as the reward pays.",
-        causes=("`kl_coef` (modern PPO) or `init_kl_coef` (legacy PPO) is 0.",),
-        remedies=("Watch KL and completions; a `kl_coef` of 0.05 is TRL's default.",),
-        source="a setting, told once",
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition("entropy_low", "RLEntropyLow", Family.ENTROPY_LOW).when(
@@ -1269,26 +949,6 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
         stops=False,
     ),
-    condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE, _PPO).when(
-        above("value_clipfrac", warning(0.5, k=15, n=20), min_observations=20),
-        summary="Most updates of the value function are clipped.",
-        meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. That is "
-        "normal early on, while the critic settles; later it is not.",
-        causes=_CRITIC,
-        remedies=("Widen `cliprange_value`, or lower the learning rate.",),
-        source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
-        related=("rl_value_clipfrac", "rl_value_loss"),
-    ),
-    condition("explained_variance_fall", "RLExplainedVarianceFall", Family.VALUE, ("ppo-legacy",)).when(
-        below("explained_variance", info(6.0, k=8, n=10), vs=Baseline.LEVEL, min_observations=30),
-        summary="The value function explains less of the returns than before.",
-        meaning="The explained variance has fallen far below the run's own level. Its absolute value says little: "
-        "whole healthy runs are negative.",
-        causes=_CRITIC,
-        remedies=("Compare with the value loss, which has alerts.",),
-        source="[ranges]: above 0.8, which no healthy run in [runs] reaches; hence relative, and information",
-        related=("rl_value_explained_variance", "rl_value_loss"),
-    ),
     condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE, _PPO).when(
         below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
         summary="Advantages do not differ: there is nothing to learn from.",
@@ -1350,16 +1010,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
-    condition("zero_variance_groups", "RLZeroVarianceGroups", Family.REWARD_FLAT, _GROUP).when(
-        above("zero_std_fraction", info(0.5, k=8, n=10)),
-        summary="Many groups have no spread of reward.",
-        meaning="A large part of the groups has no spread of reward, in most of the last steps: that part of the "
-        "batch teaches nothing.",
-        causes=_NO_SIGNAL[:2],
-        remedies=_MORE_SIGNAL,
-        source="half, as in [miles]",
-        related=("rl_reward_zero_std_fraction", "rl_reward_mean"),
-    ),
     condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT, _GROUPS).when(
         above("reward_functions_blind", warning(0.5)),
         summary="A reward function no longer tells the completions of a prompt apart.",
@@ -1402,40 +1052,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
-    ),
-    condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT, _GROUP).when(
-        above("reward_functions_silent", info(0.5)),
-        summary="One of several reward functions has never told completions apart.",
-        about="{subject} has never told completions apart.",
-        meaning="A reward function has given the same value to every completion since the run began, for 50 "
-        "observations or more, so it has taught nothing. If the model satisfies it from the start, that is as "
-        "intended.",
-        causes=("What it looks for never appears in a completion, or always does.", "Its parser fails."),
-        remedies=("Call the reward function on a few completions by hand.",),
-        source="[runs]; information, since a format that was never broken looks the same",
-        related=("rl_reward_function_mean", "rl_reward_function_std"),
-    ),
-    condition("reward_std_high", "RLRewardJump", Family.REWARD_JUMP).when(
-        above("reward_std", warning(10.0, k=3, n=5), vs=Baseline.P90, floor=1e-3),
-        summary="The spread of the reward explodes.",
-        meaning="The spread of the reward is many times the run's own recent past.",
-        causes=(
-            "The scale of a reward function has changed.",
-            "A reward model far off its ground gives extreme scores.",
-        ),
-        remedies=("Clip rewards; look at the distribution of each function.",),
-        source="[ranges]: moderate, not exploding; the factor from [runs]",
-        related=("rl_reward_std", "rl_reward_dist", "rl_reward_function_dist"),
-    ),
-    condition("reward_jump", "RLRewardJump", Family.REWARD_JUMP).when(
-        above("reward_jump", warning(10.0, k=2, n=2)),
-        summary="The reward has jumped far beyond anything before.",
-        meaning="The reward has left its own recent past by many times the whole range of that past. "
-        "Learning does not do that.",
-        causes=("The scale of a reward function, or a weight, has changed.", "The reward is being exploited."),
-        remedies=("Look at each reward function, and at completions with the highest reward.",),
-        source="[runs]",
-        related=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
     ),
     condition("reward_outlier", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_outlier", warning(10.0)),
@@ -1481,19 +1097,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "a further set dipped by 0.53 of its gain for 60 steps; all others that fell lost 0.8 or more",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
-    condition("agent_reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
-        above("agents_lost", warning(0.0, k=3, n=5)),
-        summary="The reward of one agent or environment has collapsed.",
-        about="The reward of {subject} has collapsed.",
-        meaning="One of several has fallen far below its own level and stays there; the mean over all may hide it.",
-        causes=(
-            "That environment or its verifier is broken.",
-            "The policy forgets that task while it learns another.",
-        ),
-        remedies=("Look at the rollouts of that agent or environment.", "Reweight the tasks."),
-        source="six standard deviations of its own, and 30 % of its level; logs in `tests/large`",
-        related=("rl_agent_reward",),
-    ),
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP, _GROUPS).when(
         above("reward_weights_lost", info(0.5)),
         summary="A reward function no longer counts: its weight has become 0.",
@@ -1520,24 +1123,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "runs in [real] rise after step 100 only, one after step 190",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
-    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
-        above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
-        summary="The weights no longer change, although there is a gradient.",
-        meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
-        "the gradient was not 0 in any step: what is computed does not arrive in the policy.",
-        causes=(
-            "The optimizer holds other parameters than the model: the model was wrapped, copied or reloaded since.",
-            "Updates are skipped: a loss scaler, a callback, or a learning rate of 0.",
-            "bf16 weights whose updates are below their rounding.",
-        ),
-        remedies=(
-            "Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`; check `learning_rate`.",
-            "Resume from the last checkpoint before the step that the alert names.",
-            "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
-        ),
-        source="live GRPO, RLOO and PPO runs: all weights change in each healthy update in fp32; 1 % in bf16 at 1e-6",
-        related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
-    ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
         below("kl_distance", warning(1e-6, k=10, n=10)),
         summary="The policy does not move.",
@@ -1557,16 +1142,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
         remedies=_LONGER,
         source="[miles]: a quarter; healthy runs in [real] rise by up to 0.3 for a while",
-        related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
-    ),
-    condition("truncation_usual", "RLTruncationUsual", Family.TRUNCATION).when(
-        above("truncated", info(0.3, k=8, n=10)),
-        summary="Many completions are cut off at the length limit.",
-        meaning="A large share of the completions is cut off, in most of the last steps. This is only "
-        "information: runs that are like this from their first step on learn all the same.",
-        causes=("The limit is too short for the task.",),
-        remedies=_LONGER,
-        source="[miles]: a quarter; a healthy run in [real] has every completion cut off throughout",
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
     condition("eos_missing", "RLTruncation", Family.TRUNCATION, ("ppo",)).when(
@@ -1608,16 +1183,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs], [real]; a warning at most",
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
-    condition("completions_repetitive", "RLRepetition", Family.LENGTH).when(
-        above("repetitive", warning(3.0, k=3, n=5), vs=Baseline.EARLY, floor=0.1),
-        summary="Completions repeat themselves.",
-        meaning="The share of completions whose end repeats itself is three times what it was early in the run, and "
-        "0.1 at least.",
-        causes=("Entropy has collapsed.", "A reward for length, which repetition earns."),
-        remedies=("Read some of the completions.", "Stop a completion that repeats itself, or score it 0."),
-        source="MiniMax-M1 stops 3,000 tokens of p > 0.99; logs in `tests/large`",
-        related=("rl_completion_repetitive_fraction", "rl_completion_length_mean", "rl_entropy_per_token"),
-    ),
     condition("same_length", "RLLengthSame", Family.LENGTH).when(
         below("same_length", warning(0.02, k=5, n=5)),
         summary="All completions have the same length.",
@@ -1627,16 +1192,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Look at entropy and at the truncated fraction.",),
         source="[runs]",
         related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
-    ),
-    condition("keys_gone", "RLKeysGone", Family.KEYS).when(
-        above("keys_gone", warning(0.5)),
-        summary="The trainer no longer logs something that it used to log.",
-        meaning="A log key that came at least ten times has not come for more than three times its longest pause. "
-        "Series keep their last value: what is drawn for it now is old.",
-        causes=("A phase of training has ended, or a reward function is no longer called.", "A callback that filters."),
-        remedies=("Compare the log lines then and now.",),
-        source="[runs]: keys that come and go by design have long pauses",
-        related=("rl_last_log_step",),
     ),
     condition("step_slow", "RLStepsSlow", Family.SLOW).when(
         above("step_time", warning(4.0, k=8, n=10), vs=Baseline.RECENT, floor=0.5, min_observations=20),
@@ -1652,58 +1207,6 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[miles]: a phase above 6 times its median; [runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
-    condition("step_growing", "RLStepsSlow", Family.SLOW).when(
-        above("step_growth", warning(4.0, k=8, n=10)),
-        summary="Steps take far longer than at the start.",
-        about="Steps take far longer than at the start, most of all in {subject}.",
-        meaning="Most of the last steps took several times as long as nine of ten of the first 30, and completions are "
-        "not longer by as much. It came step by step, or has lasted so long that the run is used to it.",
-        causes=("A list, cache or log that grows with each step.", "Memory that is short: swapping, fragmentation."),
-        remedies=("`rl_phase_time_seconds` says which part of a step grows; profile it.",),
-        source="[runs]; as `step_slow`, whose yardstick grows with the steps",
-        related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
-    ),
-    condition("waiting", "RLWaiting", Family.SLOW).when(
-        above("waiting", info(0.5, k=10, n=10)),
-        summary="The trainer waits for half of the time.",
-        meaning="The share of a step in which the trainer waits: for samples, weights or another part of the system.",
-        causes=("Generation is the slow side.",),
-        remedies=("Give more machines to generation, or fewer to training.",),
-        source="a share, not a fault: asynchronous runs differ",
-        related=("rl_waiting_fraction", "rl_phase_time_seconds"),
-    ),
-    condition("waiting_more", "RLWaiting", Family.SLOW).when(
-        above("waiting", warning(2.0, k=10, n=10), vs=Baseline.EARLY, floor=0.4),
-        summary="The trainer waits twice as long as it did.",
-        meaning="The share of a step in which the trainer waits has been twice its early level, and above 0.4, for ten "
-        "steps.",
-        causes=(
-            "Generation slows down: longer completions, slow environments, a sampler that is lost.",
-            "A straggling rank.",
-        ),
-        remedies=("Look at the queue of rollouts, their length and the phases of a step.",),
-        source="prime-rl's guide: a long `wait_for_batch` says that generation is the slow side; logs in `tests/large`",
-        related=("rl_waiting_fraction", "rl_phase_time_seconds"),
-    ),
-    condition("rollout_tail", "RLWaiting", Family.SLOW).when(
-        above("rollout_tail", warning(2.5, k=8, n=10), vs=Baseline.EARLY, floor=6.0),
-        summary="A few slow rollouts hold up the others more than they did.",
-        about="A few slow rollouts hold up the others more than they did, most of all in {subject}.",
-        meaning="The slowest completion of a step takes so many times the mean. That is two and a half times what it "
-        "was early in the run, in eight of ten steps. A step waits for the slowest one, unless rollouts run ahead.",
-        causes=(
-            "A tool, sandbox or judge that answers some calls late.",
-            "Loops: some completions run into the limit of tokens or turns.",
-            "One engine that is slow or overloaded.",
-        ),
-        remedies=(
-            "Look at `rl_sample_time_seconds`: which part is it?",
-            "Give tools a time-out; bound the turns; let rollouts run ahead of training.",
-        ),
-        source="[verl] agent loops of a healthy public run: the slowest takes 3 to 17 times the mean; logs in "
-        "`tests/large`",
-        related=("rl_sample_time_seconds", "rl_waiting_fraction"),
-    ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="The run stood still for a while.",
@@ -1715,37 +1218,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Look at `rl_phase_time_seconds` of that step, and set time-outs in reward functions.",),
         source="[runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
-    ),
-    condition("evaluation_diverges", "RLEvaluationFell", Family.EVALUATION).when(
-        above("evaluations_diverged", warning(0.0)),
-        summary="Evaluation falls while the training reward rises.",
-        meaning="A score has been far below its best level in two evaluations in a row, by more than its noise, while "
-        "the reward of training rose. The policy overfits, or exploits the training reward.",
-        causes=(
-            "The training reward is hacked: it pays for something else than the task.",
-            "The training prompts are learned by heart.",
-        ),
-        remedies=(
-            "Read completions of training and of evaluation side by side.",
-            "Resume from the checkpoint before the fall, with another reward, a stronger KL penalty or more prompts.",
-        ),
-        source="four and a half standard deviations by its own differences, 15 % of the level, and 0.1 of a share; "
-        "logs in `tests/large`",
-        related=("rl_eval_score", "rl_eval_reward", "rl_validation_reward_mean"),
-    ),
-    condition("evaluation_fell", "RLEvaluationFell", Family.EVALUATION).when(
-        above("evaluations_fallen", warning(0.0)),
-        summary="Evaluation has fallen, and stays low.",
-        about="{subject} has fallen in evaluation, and stays low.",
-        meaning="A score has been far below its best level in two evaluations in a row, by more than its noise.",
-        causes=(
-            "The policy has collapsed or forgets.",
-            "The evaluation itself is broken: its data, its verifier, its sampling.",
-        ),
-        remedies=("Read completions of the evaluation.", "Compare with the checkpoint of the best evaluation."),
-        source="four and a half standard deviations by its own differences, 15 % of the level, and 0.1 of a share; "
-        "logs in `tests/large`",
-        related=("rl_eval_score", "rl_eval_reward", "rl_validation_reward_mean"),
     ),
     condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION, _GROUP).when(
         above("nonfinite_eval_reward", warning(0.0)),

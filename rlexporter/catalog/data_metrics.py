@@ -19,17 +19,10 @@ from __future__ import annotations
 from rlexporter.catalog.entries import Entries, keys
 from rlexporter.model.metric import Group, Level
 
-_preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
-_preferred_token = Entries(Group.PREFERENCE, level=Level.TOKEN, unit="nats")
 _likelihood = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="nats")
 _data = Entries(Group.DATA, level=Level.TOKEN)
-_score = Entries(Group.DATA, level=Level.SEQUENCE, unit="reward")
-_distillation = Entries(Group.DISTILLATION, level=Level.TOKEN)
-_distilled_sample = Entries(Group.DISTILLATION, level=Level.SEQUENCE)
-_distilled = Entries(Group.DISTILLATION, level=Level.STEP)
 _divergence = Entries(Group.DISTILLATION, level=Level.TOKEN, unit="nats")
 
-_NO_REFERENCE = "cpo orpo tpo"
 
 DATA = (
     _likelihood.gauge(

@@ -33,7 +33,6 @@ _CLIP_SOURCE = "[ranges], per token; per sequence (RLOO, GSPO) far higher values
 
 _reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
 _reward_function = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward", labels=("reward_function",))
-_groups = Entries(Group.REWARD, level=Level.STEP, unit="groups")
 _kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
 _entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
 _policy = Entries(Group.POLICY, level=Level.TOKEN)
@@ -460,11 +459,6 @@ LEARNING = (
         reading="0, or close to it. More: the policy has moved far from the one that sampled.",
     ),
     _unmasked(_policy, "rl_policy_ratio_", _RATIO, "ppo/policy/ratio", unit=""),
-    _policy.fraction(
-        "rl_trust_region_masked_fraction",
-        "Share of a completion's tokens that the trust region leaves out of the loss, mean over completions.",
-        reading="High: much of the batch is too far from the sampler.",
-    ),
     _update.gauge(
         "rl_micro_batch_loss_mean",
         "Mean over micro-batches and ranks of their parts of the loss, each over the tokens of the whole batch.",
@@ -510,12 +504,6 @@ LEARNING = (
         "rl_token_advantage_mean",
         "Mean advantage over completion tokens that are not whitened: a long completion counts more than a short one.",
         reading="Below 0: the worse completions are the longer ones. Above 0: the better ones are.",
-    ),
-    *_advantage.gauges(
-        "rl_advantage_",
-        "{} advantage of a completion token.",
-        min="Growing without end: one completion dominates the update.",
-        max="Growing without end: one completion dominates the update.",
     ),
     _loss.gauge(
         "rl_loss",

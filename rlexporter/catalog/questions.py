@@ -32,6 +32,8 @@ class Question:
     """True if it is only asked where there is something to show."""
 
 
+_EFFECTIVE = ("rl_sampling_effective_sample_fraction", "rl_update_effective_sample_fraction")
+
 QUESTIONS: tuple[Question, ...] = (
     Question(
         name="learning",
@@ -52,7 +54,7 @@ QUESTIONS: tuple[Question, ...] = (
         name="stable",
         title="Is it stable?",
         families=(
-            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_COEF, Family.EXPERTS),
+            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_COEF),
             *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.WEIGHTS, Family.VALUE),
             *(Family.TRUNCATION, Family.LENGTH),
         ),
@@ -70,11 +72,11 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         name="samples",
         title="Are samples what the policy would say?",
-        families=(Family.KL_NEGATIVE, Family.SAMPLES, Family.ROLLOUTS),
+        families=(Family.KL_NEGATIVE,),
         main=(
             Shown(name="mismatch", signal="sampling_difference"),
-            Shown(name="effective samples", signal="effective_samples"),
-            Shown(name="staleness", signal="staleness"),
+            Shown(name="effective samples", series=_EFFECTIVE),
+            Shown(name="staleness", series=("rl_sample_staleness_mean",)),
             Shown(name="failed rollouts", series=("rl_rollout_error_fraction",)),
             Shown(name="failed tool calls", series=("rl_tool_failure_frequency",)),
         ),
@@ -92,13 +94,13 @@ QUESTIONS: tuple[Question, ...] = (
                 prominent=True,
             ),
             Shown(name="episodes per second", series=("rl_episodes_per_second",)),
-            Shown(name="waiting", signal="waiting"),
+            Shown(name="waiting", series=("rl_waiting_fraction",)),
         ),
     ),
     Question(
         name="hidden",
         title="Is anything hidden?",
-        families=(Family.NONFINITE, Family.CRASH, Family.STORM, Family.KEYS, Family.EXPORTER),
+        families=(Family.NONFINITE, Family.CRASH, Family.STORM, Family.EXPORTER),
         main=(
             Shown(name="NaN and infinite values", series=("rl_nonfinite_values_total",)),
             Shown(name="values not given", series=("rl_undefined_values_total",)),

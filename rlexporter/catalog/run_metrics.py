@@ -52,8 +52,6 @@ _process = Entries(Group.RUN, level=Level.RUN, scope=RankScope.RANK)
 _progress = Entries(Group.PROGRESS, level=Level.RUN)
 _step = Entries(Group.PROGRESS, level=Level.RUN, unit="steps")
 _speed = Entries(Group.SPEED, level=Level.STEP, unit="seconds")
-_throughput = Entries(Group.SPEED, level=Level.STEP, unit="tokens per second")
-_memory = Entries(Group.SPEED, level=Level.STEP, unit="bytes", scope=RankScope.RANK)
 _rate = Entries(Group.SPEED, level=Level.STEP)
 _summary = Entries(Group.SPEED, level=Level.RUN)
 _evaluation = Entries(Group.EVALUATION, level=Level.RUN, labels=("dataset",))
@@ -234,7 +232,6 @@ SPEED = (
         labels=("phase",),
         reading="Its rate is the share of the time. A rank with more generation or reward than others is a straggler.",
     ),
-    _speed.gauge("rl_step_samples", "Completions of the step.", unit="samples", reading="The size of the batch."),
     _speed.fraction(
         "rl_waiting_fraction",
         "Share of the step in which the trainer waits for samples.",

@@ -7,17 +7,11 @@ async_grpo_trainer.py and its rollout worker in trl/experimental.
 
 from __future__ import annotations
 
-from functools import partial
-
 from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY
 from rlexporter.catalog.entries import GROUPWISE, Entries, keys
 from rlexporter.model.metric import Group, Level, Range, RankScope
 
-_own = partial(keys, only=True)
-
 _SAMPLED = "distillation sdft sdpo"
-_BOTH = "async-grpo async-distillation"
-_AGENT = "async-grpo"
 _LENGTHS = tuple(float(2**n) for n in range(18))
 
 _completion = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="tokens")
@@ -25,9 +19,6 @@ _completion_of_rank = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="toke
 _sampling = Entries(Group.SAMPLING, level=Level.TOKEN)
 _surprise = Entries(Group.SAMPLING, level=Level.TOKEN, unit="nats")
 _sample = Entries(Group.SAMPLING, level=Level.SEQUENCE)
-_rollout = Entries(Group.PIPELINE, level=Level.SEQUENCE)
-_expert = Entries(Group.POLICY, level=Level.TOKEN)
-_batch = Entries(Group.PIPELINE, level=Level.STEP)
 
 COMPLETIONS = (
     _completion.gauge(
@@ -118,13 +109,6 @@ COMPLETIONS = (
         "chat template leaves it; not served where there was none.",
         reading="0. More: prompts are made with another template, or cut at their end.",
     ),
-    _completion.gauge(
-        "rl_tool_call_frequency",
-        "Tool calls per completion.",
-        unit="calls per completion",
-        keys=keys("grpo async-grpo distillation", "tools/call_frequency"),
-        reading="Falling to 0: the policy has unlearned its tools.",
-    ),
     _completion.fraction(
         "rl_tool_failure_frequency",
         "Share of tool calls that failed; TRL logs 0 when there were none.",
@@ -143,11 +127,6 @@ COMPLETIONS = (
         "Share of completions without a token: their generation was aborted.",
         healthy=Range(0.0, 0.0, "an aborted completion teaches nothing"),
         reading="Above 0: the sampler aborts requests; look at its log.",
-    ),
-    _completion.fraction(
-        "rl_completion_repetitive_fraction",
-        "Share of completions whose end repeats itself: more than 10,000 characters that compress to a tenth.",
-        reading="Growth: the policy runs in circles until the limit.",
     ),
 )
 
@@ -187,18 +166,6 @@ SAMPLING = (
         keys=keys(GRPO, "sampling/importance_sampling_ratio/max"),
         reading="At the cap: there are ratios above it.",
     ),
-    _sampling.gauge(
-        "rl_sampling_probability_difference_mean",
-        "Mean absolute difference between the trainer's and the sampler's probability of a token, not its logarithm.",
-        healthy=Range(0.0, 0.05, "[verl]: a few hundredths with bf16"),
-        reading="Growth is a mismatch between the two engines.",
-    ),
-    _sampling.gauge(
-        "rl_sampling_probability_correlation",
-        "Correlation (Pearson) of the trainer's and the sampler's probabilities of the tokens.",
-        healthy=Range(0.99, 1.0, "MiniMax-M1, arXiv 2506.13585: above 0.99 once it was repaired"),
-        reading="Below 0.95: sampler and trainer do not compute the same model.",
-    ),
     _surprise.gauge(
         "rl_sampling_kl_per_token",
         "KL divergence of the sampler from the trainer, mean over tokens: the k1 estimator, which can be negative.",
@@ -228,13 +195,6 @@ SAMPLING = (
         "KL divergence of the trainer from the sampler, mean over tokens: by default the k3 estimator.",
         reading="Near 0. Growth is a mismatch between the two engines, or old samples.",
     ),
-    _sampling.fraction(
-        "rl_sampling_filtered_fraction",
-        "Share of the tokens, or of the completions where the correction is by completion, that are outside its "
-        "limits and are cut or left out.",
-        level=Level.STEP,
-        reading="High: much is cut; the samples are too old, or the engines differ.",
-    ),
     _sampling.gauge(
         "rl_sampling_weight_mean",
         "Mean weight (trainer over sampler) by which rollout correction multiplies the loss: per token, or that of "
@@ -242,21 +202,11 @@ SAMPLING = (
         healthy=Range(0.5, 2.0, "[verl], per token"),
         reading="1. Away from it: sampler and trainer are different policies.",
     ),
-    _sampling.gauge(
-        "rl_sampling_weight_std",
-        "Standard deviation of the weight (trainer over sampler) by which rollout correction multiplies the loss.",
-        reading="Growth is a mismatch.",
-    ),
     _sampling.fraction(
         "rl_sampling_effective_sample_fraction",
         "Effective sample size of the weights, as a share of the samples: 1 where all weights are equal.",
         healthy=Range(0.5, 1.0, "[verl]: below 0.3 the update rests on few samples"),
         reading="Falling: a few samples dominate the update.",
-    ),
-    _sampling.fraction(
-        "rl_sampling_rejected_token_fraction",
-        "Share of completion tokens that rejection sampling has masked.",
-        reading="High: little is left to learn from.",
     ),
     *_sample.gauges(
         "rl_sample_staleness_",
@@ -264,61 +214,14 @@ SAMPLING = (
         unit="updates",
         mean="0 is on-policy. Growth: generation does not keep up.",
     ),
-    _sampling.gauge(
-        "rl_evicted_samples",
-        "Samples that were thrown away in the step, by the reason that the framework gives.",
-        unit="samples",
-        level=Level.STEP,
-        labels=("reason",),
-        reading="Many: generation that was for nothing.",
-    ),
-    _sample.fraction(
-        "rl_sample_dropped_fraction",
-        "Share of samples that were dropped because the weights that wrote them were too old.",
-        reading="Growth: generation, or the queue before the trainer, takes too long for the age that is allowed.",
-    ),
     _sample.gauge(
         "rl_sampling_chi2_of_means",
         "Chi-squared divergence of trainer and sampler from each completion's geometric mean of ratios.",
         reading="Near 0, however long the completions are.",
         may_be_nonfinite=True,
     ),
-    _sampling.fraction(
-        "rl_sampling_weight_limited_fraction",
-        "Share of the weights that the correction has limited or set to 0: of tokens, or of completions where it "
-        "weighs these.",
-        reading="High: much is cut; the samples are too old, or the engines differ.",
-    ),
 )
 
-EXPERTS = (
-    _expert.gauge(
-        "rl_expert_load_imbalance",
-        "Load of the busiest expert of a layer over the mean load of its experts, minus 1, mean over layers.",
-        reading="0 is balanced. Growth: the router sends ever more tokens to ever fewer experts.",
-    ),
-    _expert.fraction(
-        "rl_routing_confidence",
-        "Share of the router's probability that the chosen experts hold, mean over tokens and layers.",
-        reading="Near 1: the router is sure. Near the share of the experts that are chosen: it does not choose at all.",
-    ),
-)
+EXPERTS = ()
 
-PIPELINE = (
-    _rollout.gauge(
-        "rl_sample_time_seconds",
-        "Time that one completion takes in one part of its rollout, such as generation, tools and scoring, by the "
-        "statistic over the completions of the step.",
-        unit="seconds",
-        labels=("part", "statistic"),
-        reading="max far above mean: the step waits for a few slow ones.",
-    ),
-    _rollout.gauge(
-        "rl_sample_staleness",
-        "How many versions of the weights a sample is behind: mean, or max in the logging window.",
-        unit="versions",
-        labels=("statistic",),
-        keys=_own(_BOTH, "sample/staleness_{statistic}"),
-        reading="At max_staleness: samples are being dropped, and the rest is as off-policy as it may be.",
-    ),
-)
+PIPELINE = ()

@@ -31,13 +31,10 @@ _OF_TIME = ("step_time", "longest_pause")
 """The signals that need the times of log lines."""
 _RELATIVE = {
     Baseline.START: "{} x its start",
-    Baseline.EARLY: "{} x what it was early on",
-    Baseline.FIRST: "{} x the 90th percentile of its first 30",
     Baseline.P90: "{} x the 90th percentile of its last 50",
     Baseline.RECENT: "{} x its recent median",
     Baseline.BEFORE: "{} x what it was 20 steps ago",
     Baseline.PREVIOUS: "{} x the value before",
-    Baseline.LEVEL: "{} spreads below its own level",
 }
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged, or that is too short."""

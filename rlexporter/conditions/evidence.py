@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from math import ceil, log10
 from statistics import median
 
@@ -37,12 +35,6 @@ _LEVELS = 100
 _DIP = 100
 """The steps after which a fall has lasted."""
 _RECENT = 20
-_FEWEST = 5
-"""The number of evaluations from which on one can have fallen."""
-_SURE = 4.5
-"""The number of standard deviations of an evaluation that a fall must exceed."""
-_SMALL = 0.1
-"""The smallest fall of a share: two standard errors of 100 problems of which half are solved."""
 
 
 class Streak:
@@ -284,35 +276,3 @@ class Blindness:
         self.since = self.since or step
         shares = self._shares
         return len(shares) == shares.maxlen and sum(shares) <= 0.5 * len(shares) and improbable >= _BLIND
-
-
-@dataclass(slots=True)
-class Evaluated:
-    """The evaluations of one score, the last 256, and the level of the training reward at each."""
-
-    scores: list[float] = field(default_factory=list)
-    rewards: list[float | None] = field(default_factory=list)
-
-    def add(self, score: float, reward: float | None) -> None:
-        """Note an evaluation; ``reward``: the level of the training reward then."""
-        self.scores.append(score)
-        self.rewards.append(reward)
-        del self.scores[:-256], self.rewards[:-256]
-
-    def best(self) -> int | None:
-        """Return the place of the best level before the last two evaluations, if both are far below it; else None.
-
-        A level is the median of three in a row. Far is four and a half standard deviations, by the differences of
-        neighbors, and 15 % of the level or of the range so far.
-        """
-        if len(self.scores) < _FEWEST:
-            return None
-        before, last = self.scores[:-2], self.scores[-2:]
-        levels = [median(before[i - 1 : i + 2]) for i in range(1, len(before) - 1)]
-        place = max(range(len(levels)), key=levels.__getitem__)
-        # Of normal values the median of absolute differences is 0.954 standard deviations.
-        noise = median([abs(b - a) for a, b in pairwise(before)]) / 0.954
-        share = min(self.scores) >= 0.0 and max(self.scores) <= 1.0
-        extent = max(abs(levels[place]), max(before) - min(before))
-        far = max(_SURE * noise, 0.15 * extent, _SMALL if share else 0.0)
-        return place + 1 if levels[place] - max(last) > far else None

@@ -9,7 +9,6 @@ from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import Shown
 from rlexporter.conditions import (
-    evaluation_signals,
     nonfinite,
     pace_signals,
     reward_signals,
@@ -24,10 +23,7 @@ from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
 
-_MODULES = (
-    *(nonfinite, reward_signals, signals, pace_signals, tensor_signals, weight_signals, sample_signals),
-    evaluation_signals,
-)
+_MODULES = (nonfinite, reward_signals, signals, pace_signals, tensor_signals, weight_signals, sample_signals)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _MODULES for signal in module.declared.signals)))
 """All signals, in the order of evaluation."""

@@ -23,8 +23,6 @@ from rlexporter.model.step import RunFacts
 
 _MAX_SHAPES = 64
 """The most kinds of steps, by the series that they hold, whose signals are remembered."""
-_OF_CHANGES = (Baseline.LEVEL, Baseline.PREVIOUS)
-"""Limits for how much a number changes; it is no share of them."""
 _LAST, _FEW, _GOOD_PART = 20, 5, 0.1
 """A number moves if its last 20 observations, of which there are 5, span a tenth of it, or of the way to its limit."""
 _FIRST = itemgetter(0)
@@ -79,7 +77,9 @@ class Judge:
                     state = self._states[condition.signal]
                     state.limits.append(LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
-                    has_share = factor != 0.0 and condition.baseline not in _OF_CHANGES
+                    has_share = (
+                        factor != 0.0 and condition.baseline is not Baseline.PREVIOUS
+                    )  # of a change it is no share
                     if has_share and limit.severity is not Severity.INFO:
                         self._levels.append((state, state.limits[-1]))
         self._zeros = {state.gauge: 0.0 for state in self._resting if state.limits}

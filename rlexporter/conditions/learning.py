@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from statistics import median
 
-from rlexporter.conditions.past import NOISE, START, WARM, Past
+from rlexporter.conditions.past import NOISE, WARM, Past
 from rlexporter.conditions.view import Memory
 
 _CLEAR = 4.0
@@ -25,13 +25,6 @@ def distance(memory: Memory) -> float:
     """Return infinity if what has been gained pays for the KL, else 1."""
     kl = memory.past["kl"]
     return _paid(memory, kl.newest, kl.last(30, 20))
-
-
-def surprise(memory: Memory) -> float:
-    """Return infinity if what has been gained pays for what the reference does not expect, else 1."""
-    past = memory.past["ref_surprise"]
-    start = past.start(START)
-    return _paid(memory, past.newest - start, [value - start for value in past.last(30, 20)])
 
 
 def growth(memory: Memory) -> float:
@@ -57,7 +50,6 @@ def first_gradients(memory: Memory) -> float:
 
 ALLOWANCES: dict[str, Callable[[Memory], float]] = {
     "distance": distance,
-    "surprise": surprise,
     "growth": growth,
     "recent gradients": recent_gradients,
     "first gradients": first_gradients,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import median
 
-from rlexporter.conditions.past import FIRST, Pace, Past, p90
+from rlexporter.conditions.past import Pace, Past
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
 from rlexporter.conditions.watch import ASIDE
 
 declared = Declared()
 
-_NOTED = 0.5
-"""The seconds of a step below which nobody cares by how much it has grown."""
 _SLOW = 2.0
 """How many times the usual a step takes whose slowest part is looked for."""
 _PHASE = "rl_phase_time_seconds"
@@ -40,27 +38,6 @@ def step_time(view: View, memory: Memory) -> float | None:
             pace.parts[name].add(part)
     memory.about(pace.grown)
     return seconds
-
-
-@declared.signal("step_growth", of="step_time", after=("length",))
-def step_growth(view: View, memory: Memory) -> float | None:
-    """Return the time of the step over that of nine of ten of the first 30, per token where completions are longer.
-
-    A step that is slow by the pace of the last ones has no say: that is no growth, or not yet.
-    """
-    now, times, lengths = memory.new("step_time"), memory.past["step_time"], memory.past["length"]
-    if now is None or times.count <= FIRST or memory.resumed:
-        return None
-    if now < _NOTED or (now > 4.0 * times.low and now > 4.0 * median(times.last(30, 2))):
-        return 0.0
-    longer = lengths.newest / max(lengths.start(FIRST), 1.0) if lengths.count > FIRST else 1.0
-    first = p90(times.first)
-    if first <= 0.0:
-        return 0.0
-    if now > _SLOW * first:
-        _find_grown(view.step, _parts(view), memory.pace, now - first, lambda past: median(past.first))
-        memory.about(memory.pace.grown)
-    return now / first / max(longer, 1.0)
 
 
 @declared.signal("longest_pause", unit="seconds", of="step_time", reads=())

@@ -21,14 +21,8 @@ FIRST = 30
 
 START = 5
 """The number of first observations that `Baseline.START` uses."""
-EARLY = 10
-"""The number of observations, without the first 5, that `Baseline.EARLY` uses."""
 WARM = 10
 """The number of observations from which a run has a past that can be measured."""
-
-
-Measure = float | tuple[float, float, float]
-"""The factor of a relative limit; for `Baseline.LEVEL`: level, spread, and range so far."""
 
 
 class Past:
@@ -68,10 +62,6 @@ class Past:
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
         return self._median_of_first(0, n)
-
-    def early(self) -> float | None:
-        """Return the median of the 6th to 15th observation, as the first ones often warm up; None before there are."""
-        return self._median_of_first(START, START + EARLY) if self.count >= START + EARLY else None
 
     def median(self, n: int, lag: int = 0) -> float:
         """Return the median of `last`, of which there must be one; it is computed once for signals that share it."""
@@ -144,7 +134,7 @@ def p90(values: Sequence[float]) -> float:
     return sorted(values)[int(0.9 * (len(values) - 1))]
 
 
-def measure(baseline: Baseline) -> Callable[[Past], Measure | None] | None:
+def measure(baseline: Baseline) -> Callable[[Past], float | None] | None:
     """Return the function that measures a past, and gives None while it is too short; None for `Baseline.FIXED`."""
     return _MEASURES.get(baseline)
 
@@ -162,21 +152,9 @@ def _start(past: Past) -> float | None:
     return past.start(START) if past.count > START else None
 
 
-def _early(past: Past) -> float | None:
-    return past.early()
-
-
-def _first(past: Past) -> float | None:
-    return _p90_of(past.first) if past.count > FIRST else None
-
-
 def _p90(past: Past) -> float | None:
-    return _p90_of(past.last(50, 5))
-
-
-def _p90_of(values: Sequence[float]) -> float | None:
     # Half of the gradients of a healthy run can be 0, where groups have no spread of reward: they say nothing of scale.
-    own = [value for value in values if value]
+    own = [value for value in past.last(50, 5) if value]
     return p90(own) if len(own) >= WARM else None
 
 
@@ -190,27 +168,10 @@ def _recent(past: Past) -> float | None:
     return median(own) if len(own) >= WARM else None
 
 
-def _level(past: Past) -> tuple[float, float, float] | None:
-    own = past.last(50, 10)
-    return (*spread(own), past.high - past.low) if len(own) >= WARM else None
-
-
-_MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
+_MEASURES: dict[Baseline, Callable[[Past], float | None]] = {
     Baseline.PREVIOUS: _previous,
     Baseline.START: _start,
-    Baseline.EARLY: _early,
-    Baseline.FIRST: _first,
     Baseline.P90: _p90,
     Baseline.RECENT: _recent,
     Baseline.BEFORE: _before,
-    Baseline.LEVEL: _level,
 }
-
-
-def measured(factor: float, measure: Measure) -> float:
-    """Return the limit in force, in the unit of the signal: ``factor`` times the measure ``found``."""
-    if isinstance(measure, tuple):
-        level, deviation, extent = measure
-        # A share of the range so far keeps a run that has hardly moved from being judged by rounding errors.
-        return level - max(factor * deviation, 0.15 * extent)
-    return factor * measure

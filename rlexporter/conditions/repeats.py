@@ -60,7 +60,7 @@ class Repeats:
         if not dropped:
             return line
         kept = {name: value for name, value in numbers.items() if name not in dropped}
-        return LineNumbers(line.keys, kept, line.functions)
+        return LineNumbers(kept, line.functions)
 
     def _of_batch(self, numbers: Mapping[str, float]) -> frozenset[str]:
         """Return what of ``numbers`` the first update on this batch has shown."""

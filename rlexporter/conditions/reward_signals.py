@@ -17,17 +17,6 @@ _FLAT = 0.9
 """The share of completions in groups without a spread from which a step counts as flat."""
 
 
-@declared.signal("reward_lost", of="reward", reads=())
-def reward_lost(view: View, memory: Memory) -> float | None:
-    """Return 1 if every reward of the step was None, else 0."""
-    none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
-    if seen is not None or none:
-        return float(bool(none) and (seen is None or not (seen.count or seen.nonfinite)))
-    if view.anomalies.undefined.get("rl_reward_mean"):
-        return 1.0
-    return 0.0 if "reward" in memory.fresh else None
-
-
 @declared.signal("reward_function_lost", unit="reward functions", reads=("rl_reward_function_mean",))
 def reward_function_lost(view: View, memory: Memory) -> float | None:
     """Count reward functions that gave no number after they had always given some. Uses log lines only."""
@@ -75,21 +64,6 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
             varied.add(mean, low, high)
     memory.about(dead)
     return float(len(dead)) if given else None
-
-
-@declared.signal(
-    "reward_functions_silent",
-    unit="reward functions",
-    after=("reward_functions_dead",),
-    reads=("reward_functions_dead",),
-)
-def reward_functions_silent(view: View, memory: Memory) -> float | None:
-    """Count reward functions, if there are several, that gave all completions the same in 50 observations or more."""
-    if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
-        return None
-    if max(memory.flat_for.values()) < 50:
-        return 0.0
-    return float(sum(50 <= past.count == memory.flat_for[name] for name, past in memory.functions.items()))
 
 
 def _given(view: View) -> dict[str, tuple[float, float, float | None, float | None]]:
@@ -252,14 +226,3 @@ def reward_gain(view: View, memory: Memory) -> float | None:
     start, width = memory.first_rewards
     gain = (median(reward.last(30)) - start) / max(width, 1e-9)
     return max(gain, memory.past["reward_gain"].high)
-
-
-@declared.signal("reward_jump", unit="ranges", of="reward")
-def reward_jump(view: View, memory: Memory) -> float | None:
-    """Return the distance of the reward from the median of its last 50, in multiples of their range."""
-    reward = memory.past["reward"]
-    if "reward" not in memory.fresh or reward.count < 12:
-        return None
-    own = sorted(reward.last(50, 2))
-    middle = (own[(len(own) - 1) // 2] + own[len(own) // 2]) / 2
-    return abs(reward.newest - middle) / max(own[-1] - own[0], 1e-9)

@@ -8,7 +8,7 @@ from math import inf
 from statistics import median
 
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.past import Measure, Past, measure, measured, refresh, spread
+from rlexporter.conditions.past import Past, measure, refresh, spread
 from rlexporter.conditions.view import Derive, Memory, View, value_range
 from rlexporter.model.condition import Condition, Limit, Read, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -32,7 +32,7 @@ Getter = Callable[[View, Memory], "float | None"] | str
 Factor = float | Mapping[str, float]
 """The number of a limit: one for all variants of the signal, or one for each."""
 
-Measures = dict[Callable[[Past], Measure | None], tuple[Measure | None, int]]
+Measures = dict[Callable[[Past], float | None], tuple[float | None, int]]
 """Measures of a past, each with the number of observations there were."""
 
 
@@ -143,7 +143,7 @@ class LimitState:
             if level is None:
                 return None, past.count + 1
             stays = at + self.every
-            threshold = measured(threshold, level)
+            threshold *= level
             if not self.below and threshold < self.floor:
                 threshold = self.floor
         if self.settles:

@@ -12,7 +12,7 @@ from rlexporter.catalog.conditions import KL_AT_START, KL_COEF_LOST, KL_FLOOR, S
 from rlexporter.conditions.evidence import UNIT
 from rlexporter.conditions.learning import found
 from rlexporter.conditions.past import START, Past, deviation
-from rlexporter.conditions.view import MAX_KEYS, ROUNDING, Declared, Memory, View
+from rlexporter.conditions.view import ROUNDING, Declared, Memory, View
 
 declared = Declared()
 
@@ -169,44 +169,6 @@ def learning_rate_share(view: View, memory: Memory) -> float | None:
     """Return the learning rate over its highest value so far; None if no logged value was above 0."""
     rate, highest = memory.new("learning_rate"), memory.past["learning_rate"].high
     return rate / highest if rate is not None and highest > 0.0 else None
-
-
-@declared.signal("keys_gone", unit="keys")
-def keys_gone(view: View, memory: Memory) -> float | None:
-    """Count the log keys that have been absent for three times their longest pause."""
-    if not view.keys:
-        return None
-    memory.lines += 1
-    now = memory.lines
-    if view.keys != memory.shape:
-        _change_shape(view.keys, memory, now)
-    gone = [count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.absent]
-    return float(sum(gone))
-
-
-def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
-    """Account at once for all lines with the same keys, since nearly every line has those of the line before."""
-    keys, more = memory.keys, now - 1 - memory.since
-    for key in memory.shape if more > 0 else ():
-        if key in keys:
-            _, count, pause = keys[key]
-            keys[key] = (now - 1, count + more, pause)
-    for key in shape:
-        last, count, pause = keys.get(key, (now, 0, 0))
-        if count or len(keys) < MAX_KEYS:
-            keys[key] = (now, count + 1, max(pause, now - last))
-    there = frozenset(shape)
-    memory.absent = [known for key, known in keys.items() if key not in there]
-    memory.shape, memory.since = shape, now
-
-
-@declared.signal("kl_coef_off", of="kl_coef")
-def kl_coef_off(view: View, memory: Memory) -> float | None:
-    """Return 1 if the coefficient is 0 and has never been anything else, else 0."""
-    if memory.new("kl_coef") is None:
-        return None
-    coefficient = memory.past["kl_coef"]
-    return float(coefficient.low == coefficient.high == 0.0)
 
 
 @declared.signal("kl_coef_share", unit="fraction", of="kl_coef")

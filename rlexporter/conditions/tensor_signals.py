@@ -134,7 +134,6 @@ def reward_weights_lost(view: View, memory: Memory) -> float | None:
     before, memory.weights = memory.weights, weights
     if before and before != weights:
         memory.anew |= {"reward", "reward_std"}
-        memory.evaluations.clear()  # the reward becomes another thing, and so do its scores
         memory.lowest, memory.highest, memory.rewards = float("inf"), float("-inf"), 0
         memory.zeros.pop("", None)
     was = {name for name, weight in before.items() if weight} | memory.lost_weights.keys()

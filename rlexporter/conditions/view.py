@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Evaluated, Levels, Streak, Varied
+from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Levels, Streak, Varied
 from rlexporter.conditions.past import Pace, Past
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -17,15 +17,12 @@ from rlexporter.model.snapshot import AnomalyCounts
 ROUNDING = 1e-6
 """The relative difference below which two numbers count as equal."""
 MAX_FUNCTIONS = 100
-MAX_KEYS = 500
 
 
 @dataclass(slots=True)
 class LineNumbers:
     """The numbers of a log line, by the gauges that they feed."""
 
-    keys: tuple[str, ...] = ()
-    """The keys of the line."""
     numbers: dict[str, float] = field(default_factory=dict)
     """The finite numbers of gauges without labels, by Prometheus name."""
     functions: dict[str, dict[str, float | None]] = field(default_factory=dict)
@@ -67,7 +64,6 @@ class View:
     seen: Mapping[Series, Histogram] = field(default_factory=dict)
     counted: dict[str, Histogram] = field(default_factory=dict)
     """The histograms of tensors, for metrics without labels, by Prometheus name."""
-    keys: tuple[str, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     """The seconds spent in each phase of the step, where this process measured them."""
     stalled: tuple[float, str] | None = None
@@ -140,25 +136,8 @@ class Memory:
     """The step since which that has been so, if it is said what the signal is about; 0 if that is not known."""
     window: int = 0
     """The observations that the value of the current signal is computed from; 0 for those that the signal declares."""
-    keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
-    shape: tuple[str, ...] = ()
-    """The keys of the last line."""
-    since: int = 0
-    """The first line of those in a row that had exactly the keys in ``shape``."""
-    absent: list[tuple[int, int, int]] = field(default_factory=list)
-    """The entries of ``keys`` for keys that the last line did not have."""
-    lines: int = 0
     envelopes: defaultdict[str, Envelope] = field(default_factory=lambda: defaultdict(Envelope))
     """The extremes of the rewards of each reward function so far."""
-    pushed: bool = False
-    """True if all gradients since the weights were last looked at were not zero, and there was one."""
-    looks: int = 0
-    """The number of times that weights were compared with what they were."""
-    moved: bool = False
-    """True if a weight has ever changed."""
-    changing: float | None = None
-    """The usual share of the weights that change."""
     offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     """Mean log-probability plus mean entropy of the last rollouts."""
     above: CumulativeSum = field(default_factory=CumulativeSum)
@@ -181,18 +160,6 @@ class Memory:
     """The reward functions whose weight has become 0, each with the step of that."""
     anew: set[str] = field(default_factory=set)
     """The signals whose past ends with this step, as what they measure is another thing from now on."""
-    failures: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
-    """The share of each thing that can fail: rollouts, completions, tool calls."""
-    agents: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
-    """The mean reward of each agent or environment."""
-    evaluations: defaultdict[str, Evaluated] = field(default_factory=lambda: defaultdict(Evaluated))
-    """The evaluations of each score."""
-    fallen: dict[str, bool] | None = None
-    """The scores that have fallen, each with True if the training reward rose meanwhile; None without an evaluation."""
-    extremes: Past = field(default_factory=Past)
-    """The most extreme advantage of each step, over the most that a z-score can be."""
-    skipped: deque[float] = field(default_factory=lambda: deque(maxlen=20))
-    """The updates that were skipped in each of the last steps."""
     pace: Pace = field(default_factory=Pace)
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""

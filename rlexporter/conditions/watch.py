@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from rlexporter.catalog.causes import place
 from rlexporter.conditions.checkpoints import Checkpoints
-from rlexporter.conditions.evaluation_signals import SCORES
 from rlexporter.conditions.incidents import Incidents, Mark
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.repeats import Repeats
@@ -185,7 +184,6 @@ class Watch:
             line = self._repeats.new(line)
         view = View(
             *(step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen),
-            keys=line.keys,
             phases=phases,
             stalled=stalled,
         )
@@ -199,14 +197,11 @@ class Watch:
         ``now``: seconds since the epoch; ``line``: its log line.
         """
         seen = {series: counted for series, counted in self._seen.items() if series.metric.group is Group.EVALUATION}
-        scores = {series: values for series, values in line.functions.items() if series in SCORES}
-        if not (seen or scores) or self._step is None:
+        if not seen or self._step is None:
             return None
         for series in seen:
             del self._seen[series]
-        return self._verdict(
-            View(self._step, False, None, self._span, AnomalyCounts(), functions=scores, seen=seen), now
-        )
+        return self._verdict(View(self._step, False, None, self._span, AnomalyCounts(), seen=seen), now)
 
     def aside_over(self, now: float) -> None:
         """Note that an evaluation or a checkpoint is done: what hangs from ``now`` on hangs elsewhere."""

@@ -7,58 +7,14 @@ from rlexporter.conditions.view import Declared, Memory, View
 
 declared = Declared()
 
-_CHANGED, _GRADIENTS = "rl_weight_changed_fraction", "rl_grad_norm_dist"
-_UNTIL_MOVED = 20
-"""The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
-_WARM_RATE = 0.1
-"""The share of its highest value above which a learning rate must change weights in bf16 too."""
-_LOST = 0.75
-"""The share of its level below which the share of weights that change leaves the level as it is."""
 _LOOKS = 10
 """The number of looks before the usual share of weights that change is known."""
-
-
-@declared.signal("weights_still", after=("learning_rate",), reads=(_CHANGED, _GRADIENTS))
-def weights_still(view: View, memory: Memory) -> float | None:
-    """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
-
-    None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
-    lost in rounding), and before weights have ever changed.
-    """
-    gradients, changed = view.counted.get(_GRADIENTS), view.counted.get(_CHANGED)
-    here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
-    if changed is None or not changed.count:
-        memory.pushed = memory.pushed and (here or gradients is None)
-        return None
-    pushed, memory.pushed = memory.pushed, here
-    memory.where = _CHANGED
-    memory.looks += 1
-    if changed.maximum > 0:
-        memory.moved = True
-        return 0.0
-    moved = memory.moved or memory.looks > _UNTIL_MOVED
-    return 1.0 if pushed and here and moved and not _is_waning(memory) else None
 
 
 @declared.signal("weights_rounded", unit="fraction", of="weights_changed")
 def weights_rounded(view: View, memory: Memory) -> float | None:
     """Return the share of the weights that change; None where none does, as then they are frozen."""
     return memory.new("weights_changed") or None
-
-
-@declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
-def weights_changing(view: View, memory: Memory) -> float | None:
-    """Return the share of weights that change over what it was before it fell, or over its recent level.
-
-    A slow fall is none: the level follows it. None where no weight changes, where rounding decides which do, as in
-    bf16, and at the low end of a schedule.
-    """
-    share, past = memory.new("weights_changed"), memory.past["weights_changed"]
-    if not share or past.count <= _LOOKS or past.start(_LOOKS) <= 0.5 or _is_waning(memory):
-        return None
-    level = memory.changing or past.start(_LOOKS)
-    memory.changing = level if share < _LOST * level else 0.7 * level + 0.3 * share
-    return share / level
 
 
 @declared.signal(
@@ -115,9 +71,3 @@ def optimizer_restart(view: View, memory: Memory) -> float | None:
     if past.count > 1:
         return float(count < past.values[-2])
     return float(memory.resumed and count < view.step / 2)
-
-
-def _is_waning(memory: Memory) -> bool:
-    """Return True at the low end of a schedule of the learning rate, before it is 0."""
-    rate = memory.past["learning_rate"]
-    return bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high

@@ -47,7 +47,7 @@ _LEARNING = (
     *as_logged("baseline_reward/pct_{baseline}"),
     *feeds("rl_advantage_mean", "advantages/mean", families=(PPO,)),
     *feeds("rl_token_advantage_mean", "advantages/mean", families=(GRPO,)),
-    *statistics("rl_advantage_", "advantages/", "min", "max"),
+    *as_logged("advantages/min", "advantages/max"),
     *feeds("rl_kl_per_token", "kl_penalty", families=(GRPO,), nothing=0.0),
     *feeds("rl_kl_loss_per_token", "kl_penalty", families=(PPO,), nothing=0.0),
     *feeds("rl_sampled_entropy_per_token", "approx_entropy"),
@@ -75,7 +75,7 @@ _ENGINES = (
     *feeds("rl_trainer_kl_per_token", "policy_kl_error"),
     *as_logged("js_divergence_error"),
     *feeds("rl_importance_sampling_ratio_mean", "sampling_importance_ratio"),
-    *feeds("rl_sampling_filtered_fraction", "is_oob_ratio"),
+    *as_logged("is_oob_ratio"),
     *feeds("rl_sample_staleness_mean", "avg_trajectory_age"),
 )
 

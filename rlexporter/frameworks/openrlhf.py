@@ -60,11 +60,11 @@ _TRAIN = (
     *feeds("rl_value_grad_norm", "critic_grad_norm"),
     *as_logged("critic_lr"),
     *feeds("rl_sampling_kl_per_token", "vllm_kl"),
-    *feeds("rl_sampling_filtered_fraction", "is_filter_ratio"),
+    *as_logged("is_filter_ratio"),
     *feeds("rl_completion_length_mean", "response_length", "rollout/response_length_mean"),
     *feeds("rl_completion_truncated_fraction", "truncated", "rollout/truncated_rate"),
     *as_logged("total_length", "response_clip_ratio"),
-    *feeds("rl_step_samples", "rollout/num_samples"),
+    *as_logged("rollout/num_samples"),
     *feeds("rl_step_time_seconds", "timing/step_total"),
     *feeds("rl_phase_time_seconds", "timing/{phase}"),
 )

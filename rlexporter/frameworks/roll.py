@@ -33,7 +33,7 @@ _REWARD = (
         "group/all_incorrect_groups_ratio",
     ),
     *feeds("rl_token_advantage_mean", "critic/advantages/mean", families=(GRPO,)),
-    *statistics("rl_advantage_", "critic/advantages/", "min", "max"),
+    *as_logged("critic/advantages/min", "critic/advantages/max"),
     *feeds("rl_return_mean", "critic/returns/mean"),
     *as_logged("critic/returns/min", "critic/returns/max"),
 )
@@ -67,7 +67,7 @@ _CRITIC = (
 
 _REST = (
     *as_logged("actor/train_infer_ratio_token_mean"),
-    *feeds("rl_sampling_weight_limited_fraction", "actor/is_weight_clipfrac"),
+    *as_logged("actor/is_weight_clipfrac"),
     *statistics("rl_completion_length_", "token/response_length/"),  # of RLVR
     *statistics("rl_completion_length_", "tokens/response_length/"),  # of agents
     *feeds("rl_prompt_length_mean", "token/prompt_length/mean"),

@@ -60,7 +60,7 @@ _POLICY = (
     *feeds("rl_grad_norm", "train/grad_norm"),
     *feeds("rl_learning_rate", "train/lr-pg_0"),
     *no_metric(*(f"train/lr-pg_{group}" for group in range(1, 8))),
-    *feeds("rl_step_samples", "train/global_batch_size"),
+    *as_logged("train/global_batch_size"),
 )
 
 _CRITIC = (
@@ -75,14 +75,14 @@ _LENGTHS = (
     *statistics("rl_completion_length_", "rollout/response_len/", "mean", "min", "max"),
     *as_logged("rollout/response_len/median", "rollout/response_lengths", "rollout/total_lengths"),
     *feeds("rl_completion_truncated_fraction", "rollout/truncated_ratio", "rollout/truncated"),
-    *feeds("rl_completion_repetitive_fraction", "rollout/repetition_frac"),
+    *as_logged("rollout/repetition_frac"),
     *as_logged("multi_turn/multi_turn_metric/round_number_mean"),
 )
 
 _SAMPLER = (
     *feeds("rl_sampling_logp_difference_mean", "train/train_rollout_logprob_abs_diff"),
     *as_logged("rollout/log_probs", "rollout/rollout_log_probs", "rollout/ref_log_probs", "train/tis", "train/tis_abs"),
-    *feeds("rl_sampling_weight_limited_fraction", "train/tis_clipfrac"),
+    *as_logged("train/tis_clipfrac"),
 )
 
 _SPEED = (

@@ -33,7 +33,7 @@ _SAMPLER = (
     *feeds("rl_sampling_chi2_of_means", f"{_CORRECTION}/chi2_seq"),
     *feeds("rl_sampling_weight_mean", f"{_CORRECTION}/is_weight_mean"),
     *feeds("rl_sampling_effective_sample_fraction", f"{_CORRECTION}/ess"),
-    *feeds("rl_sampling_weight_limited_fraction", f"{_CORRECTION}/clipped_frac"),
+    *as_logged(f"{_CORRECTION}/clipped_frac"),
 )
 
 _SPEED = (
@@ -57,7 +57,7 @@ _MISMATCH = (
     *feeds("rl_rollout_kl_per_token", "sampling/rollout_kl_k3/mean"),
     *feeds("rl_rollout_kl_max", "sampling/rollout_kl_k3/max"),
     *feeds("rl_sampling_effective_sample_fraction", "sampling/importance_sampling_ess"),
-    *feeds("rl_sampling_rejected_token_fraction", "sampling/importance_sampling_rejected_frac"),
+    *as_logged("sampling/importance_sampling_rejected_frac"),
     *as_logged("sampling/importance_sampling_rejected_seq_frac"),
 )
 

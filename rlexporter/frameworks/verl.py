@@ -50,7 +50,7 @@ _REWARD = (
     *as_logged("critic/rewards/min", "critic/rewards/max"),
     *feeds("rl_advantage_mean", "critic/advantages/mean", families=(PPO,)),
     *feeds("rl_token_advantage_mean", "critic/advantages/mean", families=(GRPO,)),
-    *statistics("rl_advantage_", "critic/advantages/", "min", "max"),
+    *as_logged("critic/advantages/min", "critic/advantages/max"),
     *feeds("rl_return_mean", "critic/returns/mean"),
     *as_logged("critic/returns/min", "critic/returns/max"),
 )
@@ -105,19 +105,20 @@ _LENGTHS = (
         "training/num_turns/min",
         "training/num_turns/max",
     ),
-    *feeds("rl_tool_call_frequency", "tool_call_counts/mean"),
+    *as_logged("tool_call_counts/mean"),
     *as_logged("tool_call_counts/min", "tool_call_counts/max"),
 )
 
 _IS = "rollout_corr/rollout_is"
 _SAMPLER = (
-    *feeds("rl_sampling_probability_difference_mean", "training/rollout_probs_diff_mean"),
+    *as_logged("training/rollout_probs_diff_mean"),
     *as_logged("training/rollout_probs_diff_max", "training/rollout_probs_diff_std"),
-    *feeds("rl_sampling_probability_correlation", "training/rollout_actor_probs_pearson_corr"),
+    *as_logged("training/rollout_actor_probs_pearson_corr"),
     *as_logged("training/rollout_probs_diff_valid"),
     *correction("rollout_corr"),
     *feeds("rl_sampling_chi2_per_sequence", "rollout_corr/chi2_seq"),
-    *statistics("rl_sampling_weight_", f"{_IS}_", "mean", "std"),
+    *statistics("rl_sampling_weight_", f"{_IS}_", "mean"),
+    *as_logged(f"{_IS}_std"),
     *as_logged(
         f"{_IS}_min", f"{_IS}_max", f"{_IS}_ratio_fraction_high", f"{_IS}_ratio_fraction_low", f"{_IS}_oob_ratio"
     ),
@@ -132,12 +133,12 @@ _SAMPLER = (
         f"{_IS}_seq_fraction_high",
         f"{_IS}_seq_fraction_low",
     ),
-    *feeds("rl_sampling_rejected_token_fraction", "rollout_corr/rollout_rs_masked_fraction"),
+    *as_logged("rollout_corr/rollout_rs_masked_fraction"),
     *as_logged("rollout_corr/rollout_rs_seq_masked_fraction", "rollout_corr/rollout_rs_{statistic}"),
     *feeds("rl_sample_staleness_mean", "training/off_policy/trajectory_staleness/mean"),
     *as_logged("training/off_policy/trajectory_staleness/min", "training/off_policy/trajectory_staleness/max"),
-    *feeds("rl_evicted_samples", "training/{reason}/evicted_samples"),
-    *feeds("rl_expert_load_imbalance", "rollout/moe/max_vio/avg"),
+    *as_logged("training/{reason}/evicted_samples"),
+    *as_logged("rollout/moe/max_vio/avg"),
 )
 
 _AGENT_LOOP = "timing_s/agent_loop"
@@ -147,7 +148,7 @@ _SPEED = (
     *as_logged(f"{_AGENT_LOOP}/slowest/{{tokens}}_length"),
     *no_metric(f"{_AGENT_LOOP}/slowest/num_preempted"),
     *as_logged(f"{_AGENT_LOOP}/slowest/{{part}}", f"{_AGENT_LOOP}/num_preempted/{{statistic}}"),
-    *feeds("rl_sample_time_seconds", f"{_AGENT_LOOP}/{{part}}/{{statistic}}"),
+    *as_logged(f"{_AGENT_LOOP}/{{part}}/{{statistic}}"),
     *as_logged(
         "timing_per_token_ms/{phase}",
         "perf/throughput",

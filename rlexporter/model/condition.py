@@ -31,9 +31,6 @@ class Family(str, Enum):
     WEIGHTS = "WEIGHTS"
     STORM = "STORM"
     SLOW = "SLOW"
-    ROLLOUTS = "ROLLOUTS"
-    SAMPLES = "SAMPLES"
-    EXPERTS = "EXPERTS"
     POLICY_STEP = "POLICY_STEP"
     KL_HIGH = "KL_HIGH"
     KL_NEGATIVE = "KL_NEGATIVE"
@@ -50,7 +47,6 @@ class Family(str, Enum):
     LENGTH = "LENGTH"
     KL_COEF = "KL_COEF"
     LR = "LR"
-    KEYS = "KEYS"
     ADVANTAGE = "ADVANTAGE"
     EVALUATION = "EVALUATION"
     EXPORTER = "EXPORTER"
@@ -66,15 +62,10 @@ class Baseline(Enum):
 
     FIXED = "in the unit of the metric"
     START = "times the median of the run's own first 5 values"
-    EARLY = "times the median of the run's own values 6 to 15"
-    FIRST = "times the 90th percentile of those of the run's own first 30 values that are not 0"
     P90 = "times the 90th percentile of those of the run's own last 50 values that are not 0, without the newest 5"
     RECENT = "times the median of the run's own last 30 values, without the newest 2"
     BEFORE = "times the median of 30 of the run's own values, without the newest 20"
     PREVIOUS = "times the value before"
-    LEVEL = (
-        "spreads below the run's own level: median and median absolute deviation of the last 50 without the newest 10"
-    )
 
     @property
     def relative(self) -> bool:
@@ -84,7 +75,7 @@ class Baseline(Enum):
     @property
     def settles(self) -> bool:
         """Return True if a limit never changes once it has been measured."""
-        return self in (Baseline.FIXED, Baseline.START, Baseline.EARLY, Baseline.FIRST)
+        return self in (Baseline.FIXED, Baseline.START)
 
 
 class Read(Enum):

@@ -37,6 +37,7 @@ class LogLine:
     prefix: str
     """The prefix of an evaluation; empty for a line of the training."""
     empty: bool = True
+    keys: tuple[str, ...] = ()
     gauges: dict[Series, float] = field(default_factory=dict)
     """The finite numbers that feed exactly one gauge, nearly all of them; empty in a line that was read at a stroke."""
     planned: tuple[_Plan, list[float]] | None = None
@@ -143,7 +144,7 @@ class LogLines:
         known = self._with(prefix) if served else None
         if known is not None:
             line.empty = not logs
-            line.judged.keys = keys
+            line.keys = keys
             self._read(line, known, logs)
         elif served:
             self._dropped += len(logs)
@@ -210,14 +211,14 @@ class LogLines:
             self._judge(line, targets, raw)  # type: ignore[arg-type]
             if len(targets) > 1:
                 line.numbers.append((self._untapped(targets[1:]), raw, False))  # type: ignore[arg-type]
-        if self._plan(line, known) is None and (plan := self._planned(line.judged.keys, known)) is not None:
+        if self._plan(line, known) is None and (plan := self._planned(line.keys, known)) is not None:
             if len(known.plans) >= _MAX_PLANS:
                 known.plans.clear()
-            known.plans[line.judged.keys] = plan
+            known.plans[line.keys] = plan
 
     def _plan(self, line: LogLine, known: _Known) -> _Plan | None:
         """Return how to read this line; None if no line had its keys, or taps feed more than they did then."""
-        plan = known.plans.get(line.judged.keys)
+        plan = known.plans.get(line.keys)
         return plan if plan is not None and plan.tapped == len(self.tapped) else None
 
     def _read_as_planned(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> bool:

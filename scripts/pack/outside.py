@@ -264,13 +264,9 @@ IMPACT: dict[Family, str] = {
     "none, and nothing holds the policy to the reference.",
     Family.DATA: "The policy is trained on other prompts than were meant, or on the same ones again and again.",
     Family.OBJECTIVE: "The policy is taught something else than what is rewarded, and no log line shows it.",
-    Family.ROLLOUTS: "What failed counts as a bad answer, and the policy learns from it.",
-    Family.EXPERTS: "Most of the model is not used, and sampler and trainer route tokens apart.",
-    Family.SAMPLES: "The policy learns from what it no longer says, and work on samples is for nothing.",
     Family.OPTIMIZER: "A part of the model learns nothing, or nothing does.",
     Family.WEIGHTS: "What was learned may be lost.",
     Family.LR: "Nothing is learned (0), or updates are larger than planned.",
-    Family.KEYS: "Panels and alerts look at old numbers.",
     Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "
     "none.",
     Family.EVALUATION: "The policy is worse at what it is meant for, or the evaluation is not to be trusted.",

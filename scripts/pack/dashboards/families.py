@@ -49,7 +49,7 @@ SAMPLERS: Panels = (
     ),
     ("What fails", ("rl_rollout_error_fraction", "rl_tool_failure_frequency", "rl_completion_empty_fraction")),
     ("Reward of each agent or environment", ("rl_agent_reward",)),
-    ("Scores of evaluations", ("rl_eval_score",)),
+    ("Scores of evaluations", ("rl_eval_score", "rl_eval_reward", "rl_eval_pass_at_k", "rl_validation_reward_mean")),
 )
 """Panels on samples, whichever the family."""
 

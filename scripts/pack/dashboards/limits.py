@@ -57,4 +57,4 @@ def _near(names: Sequence[str], extreme: Callable[[str], str], below: bool) -> s
 def _is_level(condition: Condition) -> bool:
     """Tell whether an alert has a limit for the value itself, not for its change."""
     severe = any(limit.severity.value in _COLORS for limit in condition.limits)
-    return severe and condition.baseline not in (Baseline.LEVEL, Baseline.PREVIOUS)
+    return severe and condition.baseline is not Baseline.PREVIOUS

@@ -35,7 +35,6 @@ PANEL: Mapping[Family, str] = {
     Family.PLATEAU: "reward",
     Family.LR: "reward",
     Family.DATA: "reward",
-    Family.ROLLOUTS: "reward",
     Family.OBJECTIVE: "reward",
     Family.OPTIMIZER: "gradient norm",
     Family.WEIGHTS: "gradient norm",
