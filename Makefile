@@ -9,7 +9,7 @@ CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=te
 	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/integrations/test_report_to.py
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=10
 
-.PHONY: help demo demo-ppo stack stack-tests trl-suite gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
+.PHONY: help evidence faults demo demo-ppo stack stack-tests trl-suite gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,13 +34,25 @@ test-all: ## the same and what is slow, and older versions of TRL; what CI runs 
 	@scripts/tools & tools=$$!; scripts/setup test && wait $$tools
 	@$(if $(ARGS),$(PYTEST) -m "not soak" $(ARGS),$(PY) -m scripts.suite all)
 
-check: ## format, lint, types, generated files
+check: ## format, lint, types, generated files, evidence for each condition
 	@scripts/setup test
-	@echo "check: ruff, mypy, generated files"
+	@echo "check: ruff, mypy, generated files, evidence"
 	@$(PY) -m ruff format --check --quiet . || { echo "check: not formatted; run: make fix"; exit 1; }
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy
 	@$(PY) -m scripts.generate --check
+	@$(PY) -m scripts.evidence --check
+
+evidence: ## which conditions recorded runs need: docs/evidence.md; ARGS names folders of other runs (1 minute)
+	@scripts/setup test
+	@OMP_NUM_THREADS=1 $(PY) -m scripts.evidence --json .work/evidence.json --write $(ARGS)
+
+faults: ## plant faults in live runs of three versions of TRL, and record them: tests/data/faults (about 20 minutes)
+	@scripts/setup test
+	@for each in ppo legacy; do scripts/setup trl-$$each .venv-$$each || exit 1; done
+	@for venv in .venv .venv-ppo .venv-legacy; do \
+		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -W ignore -m tests.faults --record tests/data/faults $(ARGS) || exit 1; \
+	done
 
 fix: ## format, and mend what the linter can
 	@scripts/setup test

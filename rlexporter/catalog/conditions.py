@@ -541,7 +541,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("grad_spike", "RLGradientHigh", Family.GRAD).when(
         above(
-            "grad_norm", warning(50.0, learning="recent gradients"), vs=Baseline.P90, floor=1e-6, min_observations=20
+            "grad_norm", warning(100.0, learning="recent gradients"), vs=Baseline.P90, floor=1e-6, min_observations=20
         ),
         summary="The gradient norm has spiked.",
         meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
@@ -553,7 +553,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Keep `max_grad_norm` at 1 or below.", "Clip the rewards, or scale them."),
         source="[runs], [real]: gradients of healthy runs are bimodal and heavy-tailed, so the median is no yardstick; "
-        "single norms of 32 times the 90th percentile were harmless",
+        "single norms of 32 and of 53 times the 90th percentile were harmless",
         related=("rl_grad_norm", "rl_reward_std"),
     ),
     condition("grad_explosion", "RLGradientHigh", Family.GRAD).when(

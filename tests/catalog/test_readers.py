@@ -6,63 +6,23 @@ is no fault.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rlexporter.catalog.as_logged import AS_LOGGED
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions.from_catalog import SIGNALS, series_of
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.metric import AS_IT_IS, Kind, Metric
+from rlexporter.model.metric import AS_IT_IS, Metric
 from rlexporter.store.keys import Resolver
-from tests.tools import ROOT
-
-_NAME = re.compile(r"rl(?:exporter)?_[a-z0-9_]+")
-_TABLES = ("_metrics.py", "conditions.py", "as_logged.py")
-"""The files of the catalog that declare metrics, or name them in texts only."""
-
-
-def _words(path: Path) -> set[str]:
-    """The names in a file; of Python in its texts, not in its comments."""
-    text = path.read_text()
-    if path.suffix == ".py":
-        nodes = ast.walk(ast.parse(text))
-        text = "\n".join(str(node.value) for node in nodes if isinstance(node, ast.Constant))
-    return {re.sub("_(bucket|sum|count)$", "", name) for name in _NAME.findall(text)} | {*_NAME.findall(text)}
-
-
-def _readers() -> Iterator[Path]:
-    """What reads series: our own code, panels, rules, and the page."""
-    code = ROOT / "rlexporter"
-    yield from (
-        path
-        for path in code.rglob("*.py")
-        if code / "frameworks" not in path.parents and not path.name.endswith(_TABLES)
-    )
-    for folder, pattern in (("scripts/pack", "*.py"), ("grafana", "*.json"), ("grafana", "*.yml")):
-        yield from (ROOT / folder).rglob(pattern)
-    yield from (ROOT / "alerts").glob("*.yml")
-    yield from (code / "status/page").glob("*.js")
+from scripts.readers import readers
 
 
 def _unread(metrics: Iterable[Metric]) -> list[str]:
-    """The names of metrics that nobody reads, and that the documents do not know."""
-    read = {name for path in _readers() for name in _words(path)}
-    read |= {series for signal in SIGNALS for series in series_of(signal.name)}
-    documents = "\n".join(path.read_text() for path in (ROOT / "tests/data/seeds").iterdir())
-    return [
-        metric.series
-        for metric in metrics
-        if metric.series not in read
-        and metric.kind is not Kind.HISTOGRAM
-        and not metric.may_be_nonfinite
-        and not any(re.search(rf"(?<![\w/]){re.escape(key.name)}(?![\w/])", documents) for key in metric.keys)
-    ]
+    """The names of metrics that nobody reads."""
+    return [name for name, who in readers(metrics).items() if not who]
 
 
 def test_a_metric_is_read_by_somebody() -> None:
