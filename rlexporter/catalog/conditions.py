@@ -70,9 +70,11 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "rl_sampled_entropy_per_token",
         Source("rl_logprob_dist", Read.MINUS_MEAN),
     ),
+    _signal("ref_dropout", "fraction", _mean("rl_ref_dropout")),
     _signal("ref_noise", "nats", _mean("rl_ref_logprob_noise")),
     _signal("approxkl", "nats per token", "rl_policy_approxkl"),
     _signal("ratio", "", _mean("rl_policy_ratio_dist"), "rl_policy_ratio_mean"),
+    _signal("ratio_tail", "fraction", Source("rl_policy_ratio_dist", Read.SHARE, outside=(0.1, 10.0))),
     _signal(
         "clipfrac",
         "fraction",
@@ -585,6 +587,16 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
         stops=False,
     ),
+    condition("ratio_tail", "RLRatioHigh", Family.POLICY_STEP).when(
+        above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
+        summary="Many tokens have a probability ratio below 0.1 or above 10.",
+        meaning="More than a few tokens of a step have a ratio below 0.1 or above 10. The mean can look well "
+        "meanwhile.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[trl] for 0.1 and 10; the shares from [runs]",
+        related=("rl_policy_ratio_dist",),
+    ),
     condition("ratio_low", "RLRatioLow", Family.POLICY_STEP).when(
         below("ratio", warning(0.6, k=2, n=2), vs=Baseline.START),
         summary="The probability ratio of new and old policy is far below its own level.",
@@ -723,6 +735,19 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Compare the paths from which policy and reference are loaded.",),
         source="live GRPO runs: 0.041 with an earlier checkpoint as reference, 0 in healthy ones in fp32",
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
+    ),
+    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH, ("ppo",)).when(
+        above("ref_dropout", warning(0.0)),
+        summary="Dropout is on in the reference.",
+        meaning="The reference model is in training mode and its configuration has dropout: it gives another "
+        "probability each time that it is asked. KL to it is partly noise, and so is the penalty.",
+        causes=(
+            "`train()` was called on the reference, or `eval()` never was; some loaders leave it on.",
+            "The reference is the policy without its adapter, and the base model has dropout.",
+        ),
+        remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
+        source="a reference is deterministic; legacy PPO puts it into evaluation mode in each step by itself",
+        related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH, _GROUP).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
@@ -1122,6 +1147,24 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges]: plateau is stagnation; converged looks the same, so only against the start; 7 of 36 healthy "
         "runs in [real] rise after step 100 only, one after step 190",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
+    ),
+    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
+        above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
+        summary="The weights no longer change, although there is a gradient.",
+        meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
+        "the gradient was not 0 in any step: what is computed does not arrive in the policy.",
+        causes=(
+            "The optimizer holds other parameters than the model: the model was wrapped, copied or reloaded since.",
+            "Updates are skipped: a loss scaler, a callback, or a learning rate of 0.",
+            "bf16 weights whose updates are below their rounding.",
+        ),
+        remedies=(
+            "Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`; check `learning_rate`.",
+            "Resume from the last checkpoint before the step that the alert names.",
+            "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
+        ),
+        source="live GRPO, RLOO and PPO runs: all weights change in each healthy update in fp32; 1 % in bf16 at 1e-6",
+        related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
         below("kl_distance", warning(1e-6, k=10, n=10)),

@@ -43,16 +43,10 @@ def recent_gradients(memory: Memory) -> float:
     return inf if _flat(memory.past["flat_share"].last(50, 5)) >= 1.0 else 1.0
 
 
-def first_gradients(memory: Memory) -> float:
-    """Return infinity if rewards differed in less than half of the first 30 steps; else 1."""
-    return inf if _flat(memory.past["flat_share"].first) >= 1.0 else 1.0
-
-
 ALLOWANCES: dict[str, Callable[[Memory], float]] = {
     "distance": distance,
     "growth": growth,
     "recent gradients": recent_gradients,
-    "first gradients": first_gradients,
 }
 """By name (`Limit.learning`), what gives the factor on a limit."""
 

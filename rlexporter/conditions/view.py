@@ -138,6 +138,12 @@ class Memory:
     """The observations that the value of the current signal is computed from; 0 for those that the signal declares."""
     envelopes: defaultdict[str, Envelope] = field(default_factory=lambda: defaultdict(Envelope))
     """The extremes of the rewards of each reward function so far."""
+    pushed: bool = False
+    """True if all gradients since the weights were last looked at were not zero, and there was one."""
+    looks: int = 0
+    """The number of times that weights were compared with what they were."""
+    moved: bool = False
+    """True if a weight has ever changed."""
     offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     """Mean log-probability plus mean entropy of the last rollouts."""
     above: CumulativeSum = field(default_factory=CumulativeSum)

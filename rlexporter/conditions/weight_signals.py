@@ -7,8 +7,35 @@ from rlexporter.conditions.view import Declared, Memory, View
 
 declared = Declared()
 
+_CHANGED, _GRADIENTS = "rl_weight_changed_fraction", "rl_grad_norm_dist"
+_UNTIL_MOVED = 20
+"""The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
+_WARM_RATE = 0.1
+"""The share of its highest value above which a learning rate must change weights in bf16 too."""
 _LOOKS = 10
 """The number of looks before the usual share of weights that change is known."""
+
+
+@declared.signal("weights_still", after=("learning_rate",), reads=(_CHANGED, _GRADIENTS))
+def weights_still(view: View, memory: Memory) -> float | None:
+    """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
+
+    None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
+    lost in rounding), and before weights have ever changed.
+    """
+    gradients, changed = view.counted.get(_GRADIENTS), view.counted.get(_CHANGED)
+    here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
+    if changed is None or not changed.count:
+        memory.pushed = memory.pushed and (here or gradients is None)
+        return None
+    pushed, memory.pushed = memory.pushed, here
+    memory.where = _CHANGED
+    memory.looks += 1
+    if changed.maximum > 0:
+        memory.moved = True
+        return 0.0
+    moved = memory.moved or memory.looks > _UNTIL_MOVED
+    return 1.0 if pushed and here and moved and not _is_waning(memory) else None
 
 
 @declared.signal("weights_rounded", unit="fraction", of="weights_changed")
@@ -71,3 +98,9 @@ def optimizer_restart(view: View, memory: Memory) -> float | None:
     if past.count > 1:
         return float(count < past.values[-2])
     return float(memory.resumed and count < view.step / 2)
+
+
+def _is_waning(memory: Memory) -> bool:
+    """Return True at the low end of a schedule of the learning rate, before it is 0."""
+    rate = memory.past["learning_rate"]
+    return bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high

@@ -55,9 +55,7 @@ def views(seed: int, steps: int) -> Iterator[View]:
             name = chance.choice(("rl_grad_norm", "rl_reward_function_dist", "rl_value_loss", "rl_entropy"))
             anomalies.nonfinite[name] = chance.randint(1, 3)
         later = chance.random() < 0.1  # more of the step before
-        yield View(
-            step - later, not later, chance.random(), 1, anomalies, numbers, functions, tensors, keys=(*numbers,)
-        )
+        yield View(step - later, not later, chance.random(), 1, anomalies, numbers, functions, tensors)
 
 
 def judged(seed: int) -> list[tuple[list[Transition], dict[Series, float], tuple[str, float] | None]]:

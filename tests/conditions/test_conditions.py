@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, nan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave
-from tests.large.judged import judged
-from tests.large.logs import LOGS
 
 Fault = Line | Callable[[int], Line]
 """What differs from a healthy line: in each step of the fault, or in the i-th, from 1."""
@@ -72,7 +69,7 @@ PLANTS = {
     ),
     "rewards all None": Plant(
         "grpo",
-        {"reward_lost/critical": 1, "reward_function_lost/critical": 1},
+        {"reward_function_lost/critical": 1},
         dict.fromkeys(("reward", "reward_std", "rewards/format/mean", "rewards/answer/mean")),
     ),
     "one reward function None": Plant("grpo", {"reward_function_lost/critical": 1}, {"rewards/answer/mean": None}),
@@ -86,14 +83,14 @@ PLANTS = {
     ),
     "learning rate 0": Plant("grpo", {"learning_rate_zero/warning": 10}, {"learning_rate": 0.0}),
     "learning rate jumps": Plant("ppo", {"learning_rate_jump/warning": 1}, {"lr": 1e-4}),
-    "one gradient spike": Plant("grpo", {"grad_spike/warning": 1}, _once(grad_norm=100.0)),
-    "gradients explode": Plant("grpo", {"grad_explosion/critical": 3, "grad_growth/warning": 15}, {"grad_norm": 10.0}),
+    "one gradient spike": Plant("grpo", {"grad_spike/warning": 1}, _once(grad_norm=200.0)),
+    "gradients explode": Plant("grpo", {"grad_explosion/critical": 3}, {"grad_norm": 10.0}),
     "ratio 3": Plant("ppo", {"ratio_high/warning": 2}, {"val/ratio": 3.0}),
     "ratio 20 once": Plant("ppo", {"ratio_high/critical": 1}, _once(val__ratio=20.0)),
     "ratio 0.5": Plant("ppo", {"ratio_low/warning": 2}, {"val/ratio": 0.5}),
     "a tail of ratios": Plant(
         "grpo",
-        {"ratio_tail/warning": 2, "ratio_tail/critical": 6, "ratio_extreme/warning": 7},
+        {"ratio_tail/warning": 2, "ratio_tail/critical": 6},
         seen=lambda i: {"rl_policy_ratio_dist": RATIOS + ([0.05] * 300 + [300.0] if i in (6, 7) else [0.05] * 30)},
         before={"rl_policy_ratio_dist": RATIOS},
     ),
@@ -108,10 +105,9 @@ PLANTS = {
         "grpo", {"clipfrac_high/warning": 9}, lambda i: {"clip_ratio/region_mean": 0.4 * (i % 2)}
     ),
     "clipping of sequences": Plant("rloo", {"clipfrac_high/warning": 5}, {"clip_ratio/region_mean": 0.6}),
-    "sampler differs": Plant("grpo", {"sampling_mismatch/warning": 5}, {"sampling/sampling_logp_difference/mean": 0.2}),
     "sampler differs much": Plant(
         "grpo",
-        {"sampling_mismatch/warning": 5, "sampling_mismatch/critical": 5, "sampling_ratio_low/warning": 5},
+        {"sampling_ratio_low/warning": 5},
         {"sampling/sampling_logp_difference/mean": 0.7, "sampling/importance_sampling_ratio/mean": 0.1},
     ),
     "another reference": Plant("grpo", {"kl_at_start/info": 1, "kl_at_start/critical": 1}, {"kl": 2.5}, healthy=0),
@@ -130,7 +126,7 @@ PLANTS = {
     ),
     "kl a sequence, for no reward": Plant(
         "ppo",
-        {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_unpaid/critical": 6, "kl_jump/critical": 12},
+        {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_jump/critical": 12},
         {"objective/kl": 40.0},
         healthy=SETTLED,
     ),
@@ -139,12 +135,6 @@ PLANTS = {
         {"reward_hacking/critical": 12, "kl_high/warning": 13, "kl_jump/warning": 21},
         lambda i: {"kl": 0.1 + 0.1 * i, "reward": 1.2 + 0.03 * i},
         healthy=SETTLED,
-    ),
-    "reference disagrees ever more": Plant(
-        "grpo",
-        {"logprob_shift/warning": 5},
-        seen={"rl_ref_logprob_dist": [-5.0, -4.5]},
-        before={"rl_ref_logprob_dist": [-1.0, -0.5]},
     ),
     "kl below 0": Plant("ppo-legacy", {"kl_negative/warning": 2, "kl_negative/critical": 5}, {"objective/kl": -2.0}),
     "coefficient runs away": Plant(
@@ -161,27 +151,24 @@ PLANTS = {
     ),
     "the policy collapses": Plant(
         "grpo",
-        {"collapsed/critical": 10, "length_low/warning": 5, "zero_variance_groups/info": 8},
+        {"collapsed/critical": 10, "length_low/warning": 5},
         {"entropy": 0.25, "completions/mean_length": 20.0, "frac_reward_zero_std": 0.85, "reward": 1.15},
     ),
     "value loss spikes": Plant("ppo", {"value_loss_spike/warning": 1}, _once(loss__value_avg=5.0)),
     "value loss explodes": Plant("ppo-legacy", {"value_loss_spike/critical": 3}, {"ppo/loss/value": 1.0}),
-    "critic clipped": Plant("ppo", {"value_clipfrac_high/warning": 15}, {"val/clipfrac_avg": 0.7}),
-    "critic explains less": Plant("ppo-legacy", {"explained_variance_fall/info": 8}, {"ppo/val/var_explained": -9.0}),
     "advantages off center": Plant(
         "ppo-legacy", {"advantage_off_centre/warning": 5}, {"ppo/policy/advantages_mean": -0.5}
     ),
     "reward flat": Plant(
         "grpo",
-        {"reward_flat/warning": 4, "zero_variance_groups/info": 8, "reward_flat/critical": 6},
+        {"reward_flat/warning": 4, "reward_flat/critical": 6},
         {"reward": 1.15, "reward_std": 0.0, "frac_reward_zero_std": 1.0},
     ),
     "reward solved": Plant(
         "grpo",
-        {"solved/info": 8, "zero_variance_groups/info": 8},
+        {"solved/info": 8},
         {"reward": 1.6, "reward_std": 0.0, "frac_reward_zero_std": 1.0},
     ),
-    "half of the groups flat": Plant("grpo", {"zero_variance_groups/info": 8}, {"frac_reward_zero_std": 0.6}),
     "a reward function dies": Plant("grpo", {"reward_function_dead/warning": 8}, ANSWER_FLAT),
     "a reward function gives the middle": Plant(
         "grpo", {"reward_function_dead/warning": 8}, {**ANSWER_FLAT, "rewards/answer/mean": 0.55}
@@ -243,12 +230,6 @@ PLANTS = {
         seen={"rl_prompt_end_changed_fraction": [1.0]},
         before={"rl_prompt_end_changed_fraction": [0.0]},
     ),
-    "a layer leaves the optimizer": Plant(
-        "grpo",
-        {"weights_lost/warning": 2},
-        seen={"rl_weight_changed_fraction": [0.5]},
-        before={"rl_weight_changed_fraction": [0.95]},
-    ),
     "a layer is frozen": Plant(
         "grpo", {"weight_norm_jump/warning": 1}, seen={"rl_weight_norm": [16.0]}, before={"rl_weight_norm": [19.0]}
     ),
@@ -264,12 +245,6 @@ PLANTS = {
         seen=lambda i: {"rl_optimizer_updates": [4.0 * (i if i < 31 else i - 30)]},
         healthy=0,
         steps=40,
-    ),
-    "weights decay": Plant(
-        "ppo",
-        {"update_jump/warning": 3},
-        seen={**CHANGED, "rl_weight_update_size": [4e-5]},
-        before={**CHANGED, "rl_weight_update_size": [1e-5]},
     ),
     "a part of the model is cut off from the loss": Plant(
         "grpo",
@@ -376,7 +351,6 @@ PLANTS = {
         seen={**SAMPLED, "rl_logprob_dist": [-0.5, -0.5]},
         before={**SAMPLED, "rl_logprob_dist": [-1.0, -0.8]},
     ),
-    "no KL penalty from the start": Plant("ppo", {"kl_coef_off/info": 1}, healthy=0, seen={"rl_kl_coef": [0.0]}),
     "the KL coefficient is lost": Plant(
         "ppo", {"kl_coef_lost/warning": 1}, seen={"rl_kl_coef": [0.0]}, before={"rl_kl_coef": [0.05]}
     ),
@@ -403,15 +377,9 @@ PLANTS = {
     ),
     "sampler and trainer part": Plant(
         "ppo",
-        {"sampling_jump/warning": 2, "sampling_drift/warning": 6},
+        {"sampling_jump/warning": 2},
         seen={"rl_sampling_logp_difference_mean": [0.08]},
         before={"rl_sampling_logp_difference_mean": [0.01]},
-    ),
-    "updates are skipped": Plant(
-        "grpo",
-        {"updates_skipped/warning": 3},
-        seen={"rl_skipped_updates_total": [1.0]},
-        before={"rl_skipped_updates_total": [0.0]},
     ),
     "dropout in the reference of PPO": Plant(
         "ppo", {"reference_dropout/warning": 1}, seen={"rl_ref_dropout": [0.1]}, before={"rl_ref_dropout": [0.0]}
@@ -422,11 +390,6 @@ PLANTS = {
         seen={"rl_ref_logprob_noise": [0.1]},
         before={"rl_ref_logprob_noise": [0.0]},
     ),
-    "a reward function that never spoke": Plant(
-        "grpo", {"reward_function_silent/info": 50}, ANSWER_FLAT, healthy=0, steps=60
-    ),
-    "reward spread explodes": Plant("grpo", {"reward_std_high/warning": 3}, {"reward_std": 5.0}),
-    "reward jumps": Plant("grpo", {"reward_jump/warning": 2}, {"reward": 50.0}),
     "reward falls": Plant(
         "ppo",
         {"reward_drop/warning": 8, "reward_drop/critical": 8},
@@ -444,29 +407,23 @@ PLANTS = {
     ),
     "reward rose once and falls back, which is no plateau": Plant(
         "grpo",
-        {"reward_jump/warning": 62, "reward_drop/warning": 138, "reward_drop/critical": 138},
+        {"reward_drop/warning": 138, "reward_drop/critical": 138},
         lambda i: {"reward": (2.0 if 60 < i <= 130 else 1.0) + 0.05 * wave(i - 1)},
         healthy=0,
         steps=260,
     ),
     "policy frozen": Plant("grpo", {"policy_frozen/warning": 10}, {"kl": 0.0}),
-    "truncation": Plant(
-        "grpo", {"truncation/warning": 8, "truncation_usual/info": 8}, {"completions/clipped_ratio": 0.4}
-    ),
-    "truncated from the start": Plant(
-        "grpo", {"truncation_usual/info": 8}, {"completions/clipped_ratio": 1.0}, healthy=0
-    ),
+    "truncation": Plant("grpo", {"truncation/warning": 8}, {"completions/clipped_ratio": 0.4}),
     "all truncated": Plant(
         "grpo",
-        {"truncation/warning": 8, "truncation/critical": 8, "truncation_usual/info": 8},
+        {"truncation/warning": 8, "truncation/critical": 8},
         {"completions/clipped_ratio": 1.0},
     ),
     "no end token": Plant("ppo", {"eos_missing/warning": 3, "eos_missing/critical": 5}, {"val/num_eos_tokens": 3}),
     "answers shrink": Plant("grpo", {"length_low/warning": 5}, {"completions/mean_length": 10.0}),
     "answers grow": Plant("grpo", {"length_high/warning": 5}, {"completions/mean_length": 400.0}),
     "answers alike": Plant("ppo-legacy", {"same_length/warning": 5}, {"tokens/responses_len_std": 0.0}),
-    "a key goes": Plant("grpo", {"keys_gone/warning": 16}, {"entropy": ...}),
-    "steps five times slower": Plant("grpo", {"step_slow/warning": 8, "step_growing/warning": 24}, seconds=10.0),
+    "steps five times slower": Plant("grpo", {"step_slow/warning": 8}, seconds=10.0),
     "one step takes ten minutes": Plant("grpo", {"step_stalled/warning": 1}, seconds=600.0, steps=1),
 }
 
@@ -498,23 +455,9 @@ def test_a_planted_fault_is_named(plant: Plant) -> None:
     assert begins == plant.begins
 
 
-def test_samples_at_the_bound_of_the_run() -> None:
-    """Which the trainer's settings have; without one nothing is said."""
-    began = []
-    for settings in ({"max_staleness": 4.0}, {}):
-        run = Planted("async-grpo")
-        run.begin(hyperparameters=settings)
-        for step in range(1, 30):
-            run.store.record({"sample/staleness_mean": 3.7}, step)
-        began.append(run.began)
-
-    assert began == [{("samples_at_bound", "warning"): 5}, {}]
-
-
-def test_every_limit_is_planted(tmp_path: Path) -> None:
+def test_every_limit_is_planted() -> None:
     """No condition that was never seen to fire: a rule that cannot fire is the worst failure of monitoring."""
-    planted = {each for plant in PLANTS.values() for each in plant.begins} | {"samples_at_bound/warning"}
-    planted |= {f"{name}/{severity}" for log in LOGS for _, name, severity in judged(log, tmp_path).all}
+    planted = {each for plant in PLANTS.values() for each in plant.begins}
     declared = {f"{condition.name}/{limit.severity.value}" for condition in CONDITIONS for limit in condition.limits}
 
     assert planted == declared

@@ -234,7 +234,7 @@ def test_nothing_hides_what_is_worse() -> None:
     kl = CONDITION_NAMED["kl_high"]
     assert not may_explain((kl, kl.limits[0]), (kl, kl.limits[1]))
     assert may_explain((kl, kl.limits[1]), (kl, kl.limits[0]))
-    one, other = CONDITION_NAMED["ratio_tail"], CONDITION_NAMED["ratio_extreme"]
+    one, other = CONDITION_NAMED["ratio_tail"], CONDITION_NAMED["ratio_high"]
     assert one.alert == other.alert
     assert not may_explain((one, one.limits[1]), (other, other.limits[0])), "each condition is told"
     causes = {cause for of, _ in INHIBITIONS for cause in of}

@@ -13,7 +13,7 @@ from tests.conditions.planted import Line, Planted, wave
 
 FOUND = 75
 """The step in which half of the completions are rewarded."""
-DISTANT = {"kl_high", "kl_jump", "logprob_shift", "reward_hacking"}
+DISTANT = {"kl_high", "kl_jump", "reward_hacking"}
 NO_PARTS = dict.fromkeys(
     ("rewards/format/mean", "rewards/format/std", "rewards/answer/mean", "rewards/answer/std"), ...
 )
@@ -54,20 +54,19 @@ def test_a_reward_that_is_found_late_pays_for_its_distance() -> None:
     run = _run()
 
     assert run.signal("kl")[-1] > CONDITION_NAMED["kl_high"].limits[0].value["k1"]  # type: ignore[index]
-    assert run.signal("ref_surprise")[-1] > 3 * run.signal("ref_surprise")[0]
     assert _warned(run) == {}
 
 
 def test_the_same_distance_without_a_reward_is_told() -> None:
     """Nothing is gained by it."""
-    assert _warned(_run(rewarded=0)).keys() == {"kl_high", "kl_jump", "logprob_shift"}
+    assert _warned(_run(rewarded=0)).keys() == {"kl_high", "kl_jump"}
 
 
 def test_a_distance_is_told_once_its_reward_is_lost() -> None:
     """The reward paid for it until then."""
     warned = _warned(_run(rewarded=110))
 
-    assert {name: 110 < step <= 120 for name, step in warned.items()} == {"kl_high": True, "logprob_shift": True}
+    assert {name: 110 < step <= 120 for name, step in warned.items()} == {"kl_high": True}
 
 
 def test_a_distance_that_outgrows_the_gain_is_told() -> None:
@@ -90,12 +89,12 @@ def test_steps_without_a_reward_are_no_past_of_gradients(flat: float, told: bool
     run = Planted("grpo")
     same = {"reward_std": 0.0} if flat == 1.0 else {}
     for _ in range(40):
-        run.line({"frac_reward_zero_std": flat, "grad_norm": 0.01, **NO_PARTS, **same})
+        run.line({"frac_reward_zero_std": flat, "grad_norm": 0.005, **NO_PARTS, **same})
     for _ in range(20):
         run.line({"grad_norm": 1.0, **NO_PARTS})
 
-    begun = {name for name, _ in run.began} & {"grad_spike", "grad_explosion", "grad_growth"}
-    assert begun == ({"grad_spike", "grad_explosion", "grad_growth"} if told else set())
+    begun = {name for name, _ in run.began} & {"grad_spike", "grad_explosion"}
+    assert begun == ({"grad_spike", "grad_explosion"} if told else set())
 
 
 def test_updates_are_compared_with_those_that_had_something_to_learn() -> None:

@@ -91,17 +91,6 @@ def test_one_slow_step_is_nothing() -> None:
     assert _about(run, "step_slow") == []
 
 
-def test_what_grows_step_by_step_is_named() -> None:
-    """By the first steps, since each step is hardly slower than the one before."""
-    run = Planted("grpo")
-    for i in range(250):
-        sandbox = 0.8 + 0.25 * i
-        _steps(run, 1, {**_USUAL, "reward": 0.2 + sandbox}, {**_FUNCTIONS, "sandbox": sandbox})
-
-    assert [about for about, _ in _about(run, "step_growing")] == ["sandbox"]
-    assert _about(run, "step_slow") == []
-
-
 def test_a_pause_in_a_function_names_it() -> None:
     """Not long enough to count as hung."""
     run = Planted("grpo")

@@ -67,6 +67,25 @@ def replaced(run: Run) -> None:
     run.begin(lambda: run.policy.load_state_dict(first))
 
 
+def thrown(run: Run) -> None:
+    """The weights are thrown far away for one update, and come back after it."""
+    usual: dict[str, Any] = {}
+
+    def throw() -> None:
+        usual.update(copy(run.policy))
+        weight = run.policy.lm_head.weight
+        with torch.no_grad():
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+
+    run.begin(throw)
+    run.when(run.at + 1, lambda: run.policy.load_state_dict(usual))
+
+
+def idle(run: Run) -> None:
+    """The optimizer does nothing any more; gradients go on."""
+    run.begin(lambda: setattr(run.optimizer, "step", lambda *args, **kwargs: None))
+
+
 def nan_weight(run: Run) -> None:
     """One weight is NaN after the step of the fault, before the next rollout."""
     run.when(run.at + 1, lambda: run.policy.lm_head.weight.view(-1)[:1].fill_(math.nan))

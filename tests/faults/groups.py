@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -204,16 +203,6 @@ def beta(value: float) -> Plant:
 def unweighted(run: Run) -> None:
     """The weight of the first reward function becomes 0."""
     run.begin(lambda: run.trainer.reward_weights.copy_(torch.tensor([0.0, 1.0])))
-
-
-def slower_and_slower(run: Run) -> None:
-    """Each step takes 0.03 seconds more than the one before."""
-
-    def step(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.03 * (run.step - run.at + 1))
-        return method(*args, **kwargs)
-
-    run.around(run.trainer, "training_step", step)
 
 
 def other_reference(run: Run) -> None:

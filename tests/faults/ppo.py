@@ -9,6 +9,18 @@ from tests.faults.anywhere import Plant, nan_weight
 from tests.faults.runs import BATCH, Run
 
 
+def dropout_in_reference(run: Run) -> None:
+    """Somebody has put the reference into training mode."""
+
+    def drop_out() -> None:
+        for module in run.trainer.ref_model.modules():
+            if hasattr(module, "attention_dropout"):
+                module.attention_dropout = 0.2
+        run.trainer.ref_model.train()
+
+    run.begin(drop_out)
+
+
 def no_spread(run: Run) -> None:
     """Modern: whitening makes all advantages 0."""
     whiten = run.module.masked_whiten
