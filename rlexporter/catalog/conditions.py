@@ -338,6 +338,16 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
     _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric without an alert of its own"),
+    condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
+        above("reward_lost", critical(0.5)),
+        summary="No completion of a step got a reward.",
+        meaning="Every reward function returned None for every completion of the step. TRL logs the reward as None and "
+        "trains on advantages of 0.",
+        causes=("A reward function without a return statement.", "A remote reward service that fails for all samples."),
+        remedies=("Run the reward functions on one batch by hand; let them raise where they fail.",),
+        source="a step without any reward teaches nothing",
+        related=("rl_undefined_values_total", "rl_reward_mean"),
+    ),
     condition("reward_function_lost", "RLRewardLost", Family.NONFINITE, _GROUP).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function no longer returns numbers.",

@@ -45,8 +45,8 @@ QUESTIONS: tuple[Question, ...] = (
         ),
         main=(
             Shown(name="reward", signal="reward", prominent=True),
-            Shown(name="reward spread", signal="reward_std"),
-            Shown(name="groups without spread", signal="zero_std_fraction"),
+            Shown(name="reward spread", series=("rl_reward_std", "rl_scores_std")),
+            Shown(name="groups without spread", series=("rl_reward_zero_std_fraction",)),
             Shown(name="learning rate", signal="learning_rate"),
         ),
     ),
@@ -66,7 +66,7 @@ QUESTIONS: tuple[Question, ...] = (
             Shown(name="gradient norm", signal="grad_norm", prominent=True),
             Shown(name="value loss", signal="value_loss", prominent=True),
             Shown(name="completion length", signal="length", prominent=True),
-            Shown(name="cut off", signal="truncated"),
+            Shown(name="cut off", series=("rl_completion_truncated_fraction",)),
         ),
     ),
     Question(

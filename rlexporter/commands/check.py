@@ -250,7 +250,4 @@ def _why(missing: NotJudged, report: Report) -> str:
         return f"{' or '.join(dict.fromkeys(there))} in the log does not show it"
     if keys := keys or [key.name for key in of_trl if not key.only and key.name not in report.keys]:
         return f"no {' or '.join(dict.fromkeys(keys))} in the log"
-    series = {metric.series for metric in metrics}
-    if any(key.series in series for framework in FRAMEWORKS.values() for key in framework.keys):
-        return f"not in the logs of {own.title if own else 'TRL'}, only in those of others"
     return "only seen at the tensors of a live trainer"

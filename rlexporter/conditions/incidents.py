@@ -21,7 +21,7 @@ from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Key, Sta
 _WEIGHTS = "nonfinite_weights"
 _END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
 """The conditions that end the weights by the next step, as long as they hold: there the order of a step begins anew."""
-_OF_REWARDS = ("nonfinite_reward", "reward_function_lost")
+_OF_REWARDS = ("nonfinite_reward", "reward_lost", "reward_function_lost")
 """The conditions that no weight explains: a reward function reads text."""
 
 

@@ -17,6 +17,17 @@ _FLAT = 0.9
 """The share of completions in groups without a spread from which a step counts as flat."""
 
 
+@declared.signal("reward_lost", of="reward", reads=())
+def reward_lost(view: View, memory: Memory) -> float | None:
+    """Return 1 if every reward of the step was None, else 0."""
+    none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
+    if seen is not None or none:
+        return float(bool(none) and (seen is None or not (seen.count or seen.nonfinite)))
+    if view.anomalies.undefined.get("rl_reward_mean"):
+        return 1.0
+    return 0.0 if "reward" in memory.fresh else None
+
+
 @declared.signal("reward_function_lost", unit="reward functions", reads=("rl_reward_function_mean",))
 def reward_function_lost(view: View, memory: Memory) -> float | None:
     """Count reward functions that gave no number after they had always given some. Uses log lines only."""

@@ -43,5 +43,7 @@ def test_every_histogram_equals_an_independent_count_and_training_is_the_same(tm
 
     assert trainer.outside > 0
     assert any(0 < line["completions/clipped_ratio"] < 1 for line in logged) == ("truncated" in name)
-    for which in ("call", "failure") if trainer.tools else ():
-        assert exporter.snapshot.value(f"rl_tool_{which}_frequency") == logged[-1][f"tools/{which}_frequency"] > 0
+    if trainer.tools:
+        value = exporter.snapshot.value
+        assert value("rl_logged_value", key="tools/call_frequency") == logged[-1]["tools/call_frequency"] > 0
+        assert value("rl_tool_failure_frequency") == logged[-1]["tools/failure_frequency"] > 0

@@ -1,13 +1,10 @@
-"""By hand, and on purpose not derived: which alert each limit of each condition raises, and those from outside."""
+"""Which alert each limit raises; by hand, and on purpose not derived, those from outside and the numbers in texts."""
 
 from __future__ import annotations
 
-from tests.tools import ROOT
+from rlexporter.catalog.conditions import CONDITIONS
 
-_LIMITS = (ROOT / "tests/data/alerts.txt").read_text().splitlines()[1:]
-_EACH = [
-    (alert, condition, severity) for alert, condition, *severities in map(str.split, _LIMITS) for severity in severities
-]
+_EACH = [(each.alert, each.name, limit.severity.value) for each in CONDITIONS for limit in each.limits]
 RAISED = [each for each in _EACH if each[2] != "info"]
 INFORMS = [each for each in _EACH if each[2] == "info"]
 """What is known of a run and is no alert."""
@@ -36,14 +33,8 @@ NUMBERS = {
     "": "reward_lost optimizer_restarted advantage_dead weights_frozen",
     ": 7 reward functions": "reward_function_lost reward_function_dead reward_function_blind",
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
-    ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
-    "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
-    "loss_mask_wrong reference_moved gradients_lost weights_lost optimizer_incomplete completions_copied reward_zeroed "
-    "rollouts_failing samples_at_bound samples_dropped samples_masked samples_ineffective waiting_more "
-    "completions_repetitive routing_uncertain",
-    ": 7 keys": "keys_gone",
-    ": 7 agents": "agent_reward_drop",
-    ": 7 scores": "evaluation_diverges evaluation_fell",
-    ": 7 skipped updates": "updates_skipped",
+    ": 700%, limit 300%": "learning_rate_zero ratio_tail clipfrac_high reference_dropout kl_coef_lost "
+    "truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
+    "loss_mask_wrong reference_moved gradients_lost optimizer_incomplete completions_copied reward_zeroed",
 }
 """What is said of 7 with a limit of 3, by hand: the conditions of which it is not `: 7, limit 3`."""

@@ -69,7 +69,7 @@ LOOKS = [
     (["ppo_value/grad_norm", "ppo_policy/grad_norm"], {"ppo_policy/grad_norm": "grad_norm"}),
     (
         ["ppo_value/clipfrac", "policy/clip_frac"],
-        {"ppo_value/clipfrac": "value_clipfrac", "policy/clip_frac": "clipfrac"},
+        {"policy/clip_frac": "clipfrac"},
     ),
     (["average reward score", "cri_loss"], {"average reward score": "reward", "cri_loss": "value_loss"}),
     (["Avg Response Len", "KL_ref"], {"Avg Response Len": "length", "KL_ref": "kl"}),

@@ -24,9 +24,8 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.conditions.planted import LINES
 from tests.conftest import DATA
-from tests.large.curves import STEPS, still
-from tests.large.frameworks import Changes, lines
-from tests.large.logs import agents
+from tests.dashboards.curves import STEPS, still
+from tests.dashboards.large_runs import Changes, agents, lines
 from tests.recording.logs import flat
 
 RUNS = DATA / "runs"
@@ -37,12 +36,11 @@ REPLAYED = {
     "ppo-legacy": "ppo_legacy-healthy_wandb_types-0",
     "nan": "ppo-value_nan-0",
 }
-_EXPERTS: Changes = {"max_vio/mean": still(0.6), "routing_confidence/mean": still(0.5)}
 LOGS = {f"{name}-log": file for name, file in REPLAYED.items() if name != "nan"}
 """The same runs by their log lines alone: nothing looks at their tensors."""
 LARGE: dict[str, Changes] = {
     "verl-v1": {},
-    "prime-rl": {**agents(coder=still(0.5), solver=still(0.4)), **_EXPERTS},
+    "prime-rl": agents(coder=still(0.5), solver=still(0.4)),
     "slime": {},
 }
 """Logs of large runs by their frameworks, each with what differs from the usual."""

@@ -12,7 +12,7 @@ from tests.faults.runs import Run, copy
 
 Plant = Callable[[Run], object]
 """Plants a fault in a run that has not begun."""
-Change = Callable[[Sequence[str], Sequence[float]], list[float]]
+Change = Callable[[Sequence[str], Sequence[float]], list[Any]]
 """Changes rewards, given the prompts."""
 
 
@@ -50,6 +50,8 @@ def constant(value: float) -> Plant:
     return rewarded(lambda prompts, rewards: [value] * len(rewards), which=0)
 
 
+silent = rewarded(lambda prompts, rewards: [None] * len(rewards))
+"""All functions return None, as where a judge does not answer."""
 zeroed = rewarded(lambda prompts, rewards: [0.0 if i % 5 == 2 else reward for i, reward in enumerate(rewards)])
 """One reward in five is 0, of all functions, as of a sandbox that runs out of time."""
 of_one_prompt = rewarded(lambda prompts, rewards: [_score(prompt) for prompt in prompts], which=0)

@@ -152,6 +152,7 @@ OF_WEIGHTS = (
 """Those that GRPO has in the review, in others."""
 
 OF_UPDATES = (
+    *(Fault("every reward is None", name, anywhere.silent, ("reward_lost",), at=8) for name in (GRPO, RLOO)),
     *(Fault("optimizer does nothing", name, anywhere.idle, ("weights_frozen",)) for name in (GRPO, RLOO, PPO, LEGACY)),
     Fault("dropout in the reference", PPO, ppo.dropout_in_reference, ("reference_dropout",)),
     Fault("thrown away between two updates", GRPO, anywhere.thrown, ("ratio_tail",), at=AT + 1, options=_TWICE),
@@ -161,7 +162,7 @@ OF_UPDATES = (
     Fault("advantages off by a constant", GRPO, groups.advantages(lambda each: each - 0.5), ("advantage_off_centre",)),
     Fault("advantages off by a constant", LEGACY, ppo.advantages(lambda each: each - 0.5), ("advantage_off_centre",)),
 )
-"""Of updates: what the documents that the project began with warn of."""
+"""Of updates, of what the documents that the project began with warn of, and of rewards that do not come."""
 
 FAULTS = (*INVENTED, *ASKED, *OF_WEIGHTS, *OF_UPDATES)
 MISSED = {

@@ -222,7 +222,7 @@ def test_an_alert_leads_to_its_panel(pack: Path) -> None:
             assert [panel["title"] for panel in panels] == titles.get(alert, [panels[0]["title"]]), alert
             links = [link["url"] for panel in panels for link in panel["links"]]
             assert alert != "RLKLHigh" or f"{RUNBOOKS_URL}/RLKLHigh.md" in links
-    assert without >= {"RLRunFailed", "RLKeysGone", "RLManyRunsSick"}
+    assert without >= {"RLRunFailed", "RLManyRunsSick"}
     assert seen >= {"RLRatioHigh", *titles}
 
 

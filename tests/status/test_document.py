@@ -448,8 +448,8 @@ def test_what_cannot_be_judged_says_why() -> None:
     assert why["kl_high"] == ("configuration", "beta is 0")
     assert why["reward_hacking"] == ("configuration", "beta is 0")
     assert why["ratio_tail"] == ("error", "KeyError: 'x'")
-    assert why["truncation_usual"][0] == "waiting"
-    assert "rl_completion_truncated_fraction" in why["truncation_usual"][1]
+    assert why["truncation"][0] == "waiting"
+    assert "rl_completion_truncated_fraction" in why["truncation"][1]
     assert {each["signal"] for each in found["unavailable"]} == {"kl", "ratio"}
 
 

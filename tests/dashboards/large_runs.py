@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.large.curves import STEPS, Curve, Every, Noise, around, level, minus, one_less, one_plus, share, still, times
+from tests.dashboards.curves import (
+    STEPS,
+    Curve,
+    Every,
+    Noise,
+    around,
+    level,
+    minus,
+    one_less,
+    one_plus,
+    share,
+    still,
+    times,
+)
 
 Keys = Mapping[str, Curve]
 Changes = Mapping[str, Curve | None]
@@ -253,3 +266,9 @@ def _with(parts: tuple[Keys, ...], changes: Changes) -> tuple[Keys, ...]:
 def _is_due(curve: Curve, step: int) -> bool:
     """Whether a curve is logged in a step; before the first there are evaluations alone."""
     return step % curve.interval == 0 if isinstance(curve, Every) else step > 0
+
+
+def agents(**rewards: Curve) -> Changes:
+    """Several agents in place of the one: there is no mean over them."""
+    of_each = {f"train/agg/all/{name}/reward/mean": curve for name, curve in rewards.items()}
+    return dict.fromkeys(("train/agg/all/agent/solved_none", "train/agg/all/agent/reward/mean")) | of_each
