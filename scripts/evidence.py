@@ -45,7 +45,6 @@ _NEVER = 1 << 62
 _GIVEN = {
     "ratio_low": "the documents that the project began with warn of a ratio of 0.1",
     "solved": "says that nothing is wrong",
-    "step_stalled": "the state of the process",
 }
 """Why a condition stays that no run needs. Any NaN and any infinity is a fault besides."""
 _LIVE, _KINDS = "live", ("live", "real", "planted", "toy")

@@ -57,7 +57,7 @@ def _resolvers() -> dict[str, Resolver]:
 def is_known(key: str, framework: str = "") -> bool:
     """Return True if the catalog has ``key`` for some algorithm of ``framework``, by default of any."""
     asked = (_resolvers()[framework],) if framework else _resolvers().values()
-    return any(resolver.resolve(key) or resolver.is_as_logged(key) for resolver in asked)
+    return any(resolver.resolve(key) or resolver.as_logged(key) for resolver in asked)
 
 
 def is_number(value: object) -> bool:

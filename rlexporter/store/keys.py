@@ -132,9 +132,12 @@ class Resolver:
         """Return the value of ``key`` that says that nothing was measured; None if there is none."""
         return self._nothing.get(key)
 
-    def is_as_logged(self, key: str, prefix: str = "") -> bool:
-        """Return True for a key that is known, and served as it is logged; `resolve` returns nothing for it."""
-        return any(series.metric.series == AS_IT_IS for series in self._known(key, prefix))
+    def as_logged(self, key: str, prefix: str = "") -> tuple[Series, ...]:
+        """Return what a known key that is served as it is logged stands for, with its fields as labels; else nothing.
+
+        `resolve` returns nothing for such a key.
+        """
+        return tuple(series for series in self._known(key, prefix) if series.metric.series == AS_IT_IS)
 
     def knows(self, key: str, prefix: str = "") -> bool:
         """Return True for a key that the catalog or the framework names, whether or not it has a series of its own."""

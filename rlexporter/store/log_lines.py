@@ -348,11 +348,11 @@ class LogLines:
         targets = self._resolver.resolve(str(key), prefix)
         for series in targets if self._guessed else ():
             self._unguess(known, series.metric.series)
-        as_logged = not targets and self._resolver.is_as_logged(str(key), prefix)
+        as_logged = self._resolver.as_logged(str(key), prefix)
         if not as_logged:
             targets = targets or self._like(known, str(key), prefix, value)
-        own = (prefix, str(key))
-        if (not targets or targets[0].labels[bool(prefix) :]) and own not in self._variable:
+        own, named = (prefix, str(key)), targets or as_logged
+        if (not named or named[0].labels[bool(prefix) :]) and own not in self._variable:
             if len(self._variable) >= self._max_keys:
                 return ()
             self._variable.add(own)

@@ -38,7 +38,7 @@ def test_a_key_that_nothing_reads_feeds_nothing_else() -> None:
             name = re.sub(r"\{\w+\}", "x", key.name)
             resolver = Resolver(CATALOG, algorithm)
             assert (name, algorithm, resolver.resolve(name)) == (name, algorithm, ())
-            assert resolver.is_as_logged(name), name
+            assert resolver.as_logged(name), name
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

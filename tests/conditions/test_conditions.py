@@ -69,7 +69,7 @@ PLANTS = {
     ),
     "rewards all None": Plant(
         "grpo",
-        {"reward_function_lost/critical": 1},
+        {"reward_lost/critical": 1, "reward_function_lost/critical": 1},
         dict.fromkeys(("reward", "reward_std", "rewards/format/mean", "rewards/answer/mean")),
     ),
     "one reward function None": Plant("grpo", {"reward_function_lost/critical": 1}, {"rewards/answer/mean": None}),

@@ -17,27 +17,25 @@ _FARTHEST = 6.0
 
 
 class Noise:
-    """The noise of one key. ``seed``: the same each time; ``scale``: 1 for that of a usual run."""
+    """The noise of one key. ``seed``: the same each time."""
 
-    def __init__(self, seed: str, scale: float) -> None:
+    def __init__(self, seed: str) -> None:
         self._random = Random(seed)
-        self._scale = scale
         self._wander = self._random.gauss(0.0, 1.0)
 
     def fast(self) -> float:
         """A draw of this step alone, of spread 1 and with heavy tails."""
         drawn = self._random.gauss(0.0, 1.0) / sqrt(self._random.gammavariate(_FREEDOM / 2, 2 / _FREEDOM))
-        return self._scale * max(-_FARTHEST, min(_FARTHEST, drawn))
+        return max(-_FARTHEST, min(_FARTHEST, drawn))
 
     def slow(self) -> float:
         """What wanders over tens of steps, of spread 1."""
         self._wander = _KEPT * self._wander + sqrt(1 - _KEPT**2) * self._random.gauss(0.0, 1.0)
-        return self._scale * self._wander
+        return self._wander
 
     def share(self, probability: float, trials: int) -> float:
-        """The share of ``trials`` that succeed; noise of another scale is that of fewer or more."""
-        told = max(1, round(trials / self._scale**2))
-        return sum(self._random.random() < probability for _ in range(told)) / told
+        """The share of ``trials`` that succeed."""
+        return sum(self._random.random() < probability for _ in range(trials)) / trials
 
 
 Curve = Callable[[int, Noise], float]
@@ -60,9 +58,9 @@ def still(value: float) -> Curve:
     return lambda step, noise: value
 
 
-def between(first: float, last: float, since: int = 0, until: int = STEPS) -> Callable[[int], float]:
+def between(first: float, last: float) -> Callable[[int], float]:
     """By equal factors from one number to another."""
-    return lambda step: first * (last / first) ** (min(max(step - since, 0), until - since) / (until - since))
+    return lambda step: first * (last / first) ** (step / STEPS)
 
 
 def level(
@@ -70,8 +68,6 @@ def level(
     spread: float = 0.1,
     *,
     to: float | None = None,
-    since: int = 0,
-    until: int = STEPS,
     wander: float = 0.0,
     most: float = inf,
 ) -> Curve:
@@ -79,7 +75,7 @@ def level(
 
     ``spread`` and ``wander``: of its logarithm, from step to step and over tens of steps; ``most``: its upper bound.
     """
-    course = between(first, first if to is None else to, since, until)
+    course = between(first, first if to is None else to)
 
     def curve(step: int, noise: Noise) -> float:
         factor = spread * noise.fast() + wander * noise.slow()
@@ -108,13 +104,12 @@ def minus(curve: Curve) -> Curve:
     return lambda step, noise: -curve(step, noise)
 
 
-def share(first: float, trials: int, *, to: float | None = None, since: int = 0, until: int = STEPS) -> Curve:
+def share(first: float, trials: int, *, to: float | None = None) -> Curve:
     """The share of so many independent trials that succeed, evenly from one probability ``to`` another."""
     last = first if to is None else to
 
     def curve(step: int, noise: Noise) -> float:
-        done = min(max(step - since, 0), until - since) / (until - since)
-        return noise.share(first + (last - first) * done, trials)
+        return noise.share(first + (last - first) * step / STEPS, trials)
 
     return curve
 
@@ -122,8 +117,3 @@ def share(first: float, trials: int, *, to: float | None = None, since: int = 0,
 def times(factor: float, curve: Curve) -> Curve:
     """A count out of a share."""
     return lambda step, noise: factor * curve(step, noise)
-
-
-def now_and_then(is_odd: Callable[[int], bool], odd: Curve, curve: Curve) -> Curve:
-    """Another curve in some steps."""
-    return lambda step, noise: (odd if is_odd(step) else curve)(step, noise)

@@ -121,13 +121,6 @@ _ORCHESTRATOR: Keys = {
     "progress/rollouts": still(float(SAMPLES)),
     "eval/aime/effective/agent/avg@16": Every(10, share(0.30, 480, to=0.45)),
 }
-_OLDER_ORCHESTRATOR: Keys = {
-    "reward/all/mean": _REWARD,
-    "decode_len/all/mean": _LENGTH,
-    "is_truncated/all/mean": _CUT,
-    "errored_rollouts/all": share(0.01, SAMPLES),
-    "empty_rollouts/all": share(0.002, SAMPLES),
-}
 
 NEMO_RL: Keys = {
     "train/reward": _REWARD,
@@ -171,61 +164,15 @@ SLIME: Keys = {
     "perf/rollout_time": level(90, 0.07),
     "perf/wait_time_ratio": level(0.2, 0.1, most=1.0),
     "eval/aime": Every(10, share(0.30, 480, to=0.45)),
+    "eval/aime-pass@4": Every(10, share(0.45, 120, to=0.60)),
 }
 
-MILES: Keys = {
-    **SLIME,
-    "train/ess_ratio": one_less(level(0.02, 0.15)),
-    "train/train_rollout_kl": level(0.0006, 0.2, wander=0.05),
-}
-
-OPENRLHF: Keys = {
-    "train/reward": _REWARD,
-    "train/group_reward_std": level(0.3, 0.05),
-    "train/kl": _REFERENCE,
-    "train/ppo_kl": around(1e-4, 6e-5),
-    "train/ppo_clip_ratio": level(0.002, 0.2),
-    "train/vllm_kl": around(0.001, 0.0002),
-    "train/policy_loss": _LOSS,
-    "train/entropy_loss": _ENTROPY,
-    "train/actor_grad_norm": _GRADIENT,
-    "train/actor_lr": _RATE,
-    "train/response_length": _LENGTH,
-    "train/truncated": _CUT,
-    "train/timing/generation": level(40, 0.04),
-    "train/timing/step_total": level(75, 0.03),
-}
-
-TRL: Keys = {
-    "reward": _REWARD,
-    "reward_std": level(0.45, 0.03),
-    "frac_reward_zero_std": share(0.35, 64),
-    "rewards/accuracy/mean": share(0.35, INDEPENDENT, to=0.62),
-    "rewards/accuracy/std": level(0.45, 0.03),
-    "kl": _REFERENCE,
-    "entropy": _ENTROPY,
-    "grad_norm": _GRADIENT,
-    "loss": _LOSS,
-    "learning_rate": _RATE,
-    "clip_ratio/region_mean": _CLIPPED,
-    "completions/mean_length": _LENGTH,
-    "completions/clipped_ratio": _CUT,
-    "sampling/sampling_logp_difference/mean": level(0.012, 0.1, wander=0.05),
-    "sampling/importance_sampling_ratio/mean": around(1.0, 0.01),
-    "tools/call_frequency": level(1.6, 0.05),
-    "tools/failure_frequency": share(0.05, SAMPLES),
-}
 
 RUNS: Mapping[str, tuple[Keys, ...]] = {
-    "verl": (VERL,),
     "verl-v1": (VERL_V1,),
     "prime-rl": (_TRAINER, _ORCHESTRATOR),
-    "prime-rl v0.5": (_TRAINER, _OLDER_ORCHESTRATOR),
     "nemo-rl": (NEMO_RL,),
     "slime": (SLIME,),
-    "miles": (MILES,),
-    "openrlhf": (OPENRLHF,),
-    "trl": (TRL,),
 }
 """The keys of each line of a step, by framework: prime-rl has two processes, and each logs its own."""
 _CLOCKS = frozenset(("time/step", "timing/train/total_step_time", "perf/step_time", "train/timing/step_total"))
@@ -233,20 +180,12 @@ _CLOCKS = frozenset(("time/step", "timing/train/total_step_time", "perf/step_tim
 _BEGAN = 1.79e9
 
 
-def lines(
-    framework: str, own: Changes, faulty: Changes, at: int, *, seed: int = 0, scale: float = 1.0
-) -> Iterator[Line]:
-    """Yield the log lines of a run.
-
-    ``own``: what its keys hold from the start, where that is not usual; ``faulty``: from step ``at`` on; ``scale``: of
-    all noise.
-    """
-    healthy = _with(RUNS[framework], own)
-    parts, is_dated, now = healthy, not _CLOCKS.isdisjoint(healthy[0]), _BEGAN
-    noises = {key: Noise(f"{framework} {key} {seed}", scale) for keys in _with(healthy, faulty) for key in keys}
+def lines(framework: str, own: Changes) -> Iterator[Line]:
+    """Yield the log lines of a run. ``own``: what its keys hold where that is not usual."""
+    parts = _with(RUNS[framework], own)
+    is_dated, now = not _CLOCKS.isdisjoint(parts[0]), _BEGAN
+    noises = {key: Noise(f"{framework} {key}") for keys in parts for key in keys}
     for step in range(STEPS + 1):
-        if step == at:
-            parts = _with(healthy, faulty)
         for keys in parts:
             values = {key: curve(step, noises[key]) for key, curve in keys.items() if _is_due(curve, step)}
             now += sum(values[key] for key in _CLOCKS if key in values)

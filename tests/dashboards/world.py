@@ -24,7 +24,7 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.conditions.planted import LINES
 from tests.conftest import DATA
-from tests.dashboards.curves import STEPS, still
+from tests.dashboards.curves import still
 from tests.dashboards.large_runs import Changes, agents, lines
 from tests.recording.logs import flat
 
@@ -42,6 +42,7 @@ LARGE: dict[str, Changes] = {
     "verl-v1": {},
     "prime-rl": agents(coder=still(0.5), solver=still(0.4)),
     "slime": {},
+    "nemo-rl": {},
 }
 """Logs of large runs by their frameworks, each with what differs from the usual."""
 ALL, BROKEN, RANKS, DRIFTS = "all", "broken", "ranks", "drifts"
@@ -99,8 +100,7 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
         ticks += [_replay(exporters[name], RUNS / f"{file}.jsonl", tensors=False) for name, file in LOGS.items()]
         folder = Path(stack.enter_context(TemporaryDirectory()))
         ticks += [
-            _replay(exporters[name], flat(folder / f"{name}.jsonl", *lines(name, own, {}, STEPS + 1)))
-            for name, own in LARGE.items()
+            _replay(exporters[name], flat(folder / f"{name}.jsonl", *lines(name, own))) for name, own in LARGE.items()
         ]
         ticks += [partial(_keyed, exporters[name], algorithm) for name, algorithm in KEYED.items()]
         ticks.append(partial(_drift, exporters[DRIFTS]))
