@@ -1191,7 +1191,7 @@ CONDITIONS: tuple[Condition, ...] = (
         summary="Completions are cut off at the length limit.",
         meaning="A far larger share of the completions than at the start is cut off, in most of the last steps. A "
         "completion that is cut off is not rewarded for the answer that it was going to give. A limit that cuts many "
-        "off from the first step on is a property of the set-up: see RLTruncationUsual.",
+        "off from the first step on is a property of the set-up, and no alert.",
         causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
         remedies=_LONGER,
         source="[miles]: a quarter; healthy runs in [real] rise by up to 0.3 for a while",
@@ -1222,7 +1222,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs], [real]; a run that learns short answers is healthy, hence far below half",
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
         foretold_by=(
-            *("kl_high", "kl_jump", "logprob_shift", "entropy_low", "entropy_collapsed", "value_loss_spike"),
+            *("kl_high", "kl_jump", "entropy_low", "entropy_collapsed", "value_loss_spike"),
             *("reward_flat", "reward_zeroed"),
         ),
     ),
