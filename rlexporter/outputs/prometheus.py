@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from rlexporter.model.histogram import Histogram
-from rlexporter.model.metric import Kind, Level, Metric, Series
+from rlexporter.model.metric import AS_IT_IS, Kind, Level, Metric, Series
 from rlexporter.model.snapshot import Snapshot
 
 VERSION = version("prometheus-client")
@@ -155,7 +155,8 @@ def help_text(metric: Metric) -> str:
     """Return the HELP text of ``metric``: its meaning, unit, level, and the TRL keys that feed it."""
     level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
     detail = ", ".join(part for part in (metric.unit, level) if part)
-    keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))
+    named = metric.keys if metric.series != AS_IT_IS else ()
+    keys = ", ".join(dict.fromkeys(key.name for key in named))
     return metric.help + (f" [{detail}]" if detail else "") + (f" TRL: {keys}" if keys else "")
 
 
