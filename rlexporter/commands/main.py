@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter import demo
-from rlexporter.catalog.as_logged import AS_LOGGED
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
@@ -115,7 +114,7 @@ def _metrics(options: argparse.Namespace) -> int:
     """Print the catalog, or what matches a word of it; 1 if nothing does."""
     word = options.word.lower()
     found = [metric for metric in CATALOG if word in _searched(metric)]
-    as_logged = sorted({key for key in _as_logged() if word in key.lower()}) if word else []
+    as_logged = sorted({key for key in _keys(NAMED[AS_IT_IS]) if word in key.lower()}) if word else []
     if not found and not as_logged:
         print(
             f"rlexporter: no metric has {shown(options.word)!r} in its name, key or help; a key that is not known is "
@@ -136,17 +135,16 @@ def _metrics(options: argparse.Namespace) -> int:
     return 0
 
 
-def _as_logged() -> Iterator[str]:
-    """Yield the keys, of TRL and of all frameworks, that are served as they are logged."""
-    yield from (key.name for key in AS_LOGGED)
+def _keys(metric: Metric) -> Iterator[str]:
+    """Yield the keys, of TRL and of all frameworks, that feed a metric."""
+    yield from (key.name for key in metric.keys)
     for framework in FRAMEWORKS.values():
-        yield from (key.name for key in framework.keys if key.series == AS_IT_IS)
+        yield from (key.name for key in framework.keys if key.series == metric.series)
 
 
 def _searched(metric: Metric) -> str:
     """Return the name, the help and the keys of a metric, those of all frameworks too, in small letters."""
-    fed = [key.name for framework in FRAMEWORKS.values() for key in framework.keys if key.series == metric.series]
-    keys = [key.name for key in metric.keys] + fed if metric.series != AS_IT_IS else []
+    keys = _keys(metric) if metric.series != AS_IT_IS else ()  # those are listed one by one
     return "\n".join((metric.series, metric.help, *keys)).lower()
 
 

@@ -1,4 +1,4 @@
-"""Evidence from rewards and evaluations: how improbable what is seen is, and what they were like so far."""
+"""Evidence from rewards: how improbable what is seen is, and what they were like so far."""
 
 from __future__ import annotations
 

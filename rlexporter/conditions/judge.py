@@ -77,9 +77,8 @@ class Judge:
                     state = self._states[condition.signal]
                     state.limits.append(LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
-                    has_share = (
-                        factor != 0.0 and condition.baseline is not Baseline.PREVIOUS
-                    )  # of a change it is no share
+                    # A change from one value to the next is no share of a limit.
+                    has_share = factor != 0.0 and condition.baseline is not Baseline.PREVIOUS
                     if has_share and limit.severity is not Severity.INFO:
                         self._levels.append((state, state.limits[-1]))
         self._zeros = {state.gauge: 0.0 for state in self._resting if state.limits}

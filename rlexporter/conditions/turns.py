@@ -77,7 +77,7 @@ class Turns:
         """Judge what the evaluation of this ``turn`` showed, and leave its time out of the next step."""
 
         def judge() -> Judged | None:
-            verdict = self._watch.evaluated(turn.time, turn.line)
+            verdict = self._watch.evaluated(turn.time)
             self._watch.pause(turn.time if turn.timed else nan)
             return Judged(verdict, turn.step, turn.time) if verdict else None
 

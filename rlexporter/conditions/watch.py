@@ -191,10 +191,10 @@ class Watch:
         self._step, self._time = step, at
         return self._verdict(view, now)
 
-    def evaluated(self, now: float, line: LineNumbers) -> Verdict | None:
+    def evaluated(self, now: float) -> Verdict | None:
         """Judge what an evaluation showed after the last step, with that step; None if it showed nothing.
 
-        ``now``: seconds since the epoch; ``line``: its log line.
+        ``now``: seconds since the epoch.
         """
         seen = {series: counted for series, counted in self._seen.items() if series.metric.group is Group.EVALUATION}
         if not seen or self._step is None:

@@ -75,16 +75,15 @@ def recorded(folder: Path | None, name: str, algorithm: str, **about: object) ->
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.jsonl"
-    path.unlink(missing_ok=True)
-    os.environ["RLEXPORTER_RECORD"] = str(path)
-    try:
-        yield
-    finally:
-        del os.environ["RLEXPORTER_RECORD"]
-    packed = path.with_name(path.name + ".gz")
-    packed.write_bytes(gzip.compress(_without_tokens(path.read_text()).encode(), mtime=0))
-    path.unlink()
+    packed = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.jsonl.gz"
+    with tempfile.TemporaryDirectory() as own:
+        path = Path(own) / packed.stem
+        os.environ["RLEXPORTER_RECORD"] = str(path)
+        try:
+            yield
+        finally:
+            del os.environ["RLEXPORTER_RECORD"]
+        packed.write_bytes(gzip.compress(_without_tokens(path.read_text()).encode(), mtime=0))
     index = folder / "index.json"
     rows = [row for row in json.loads(index.read_text()) if row["file"] != packed.name] if index.exists() else []
     rows.append({"file": packed.name, "name": name, "algorithm": algorithm, **about})
