@@ -56,7 +56,7 @@ class Trial:
 
 def nan_gradient(trial: Trial) -> None:
     trial.exporter.log({**WELL, "grad_norm": nan})
-    trial.began["RLGradientNonFinite"] = time.time()
+    trial.began["RLNotANumber"] = time.time()
 
 
 def ratio(trial: Trial) -> None:
@@ -84,7 +84,7 @@ KINDS: dict[str, tuple[tuple[float, Callable[[Trial], None]], ...]] = {
     "second": ((0.0, ratio), (SECOND_SECONDS, truncation)),
 }
 SHOWN = {
-    "NaN": ("RLGradientNonFinite", "a NaN gradient norm in one step"),
+    "NaN": ("RLNotANumber", "a NaN gradient norm in one step"),
     "ratio": ("RLRatioHigh", "a probability ratio of 50 in one step"),
     "second": ("RLTruncation", "a second critical condition of a run, four minutes after the first"),
     "hang": ("RLRunStalled", "a hang, from when the limit of the run (`run_stalled`) has passed"),

@@ -137,12 +137,13 @@ class Display:
 
     def _conditions(self, now: Snapshot) -> None:
         """Print the conditions that have begun since the last step."""
+        subjects = {incident.condition: incident.subject for incident in now.incidents}
         for series, step in now.samples.items():
             if series.metric.series == "rl_condition_last_event_step" and self._begun.get(series.labels) != step:
                 self._begun[series.labels] = step
                 name, severity = series.labels
                 begun = CONDITION_NAMED[name]
-                self.say(f"step {step:.0f}  {severity:8}  {begun.alert}: {begun.summary}")
+                self.say(f"step {step:.0f}  {severity:8}  {begun.alert}: {begun.says(subjects.get(name, ''))}")
 
     def _line(self, now: Snapshot) -> str:
         step, planned = now.value("rl_step") or 0, now.value("rl_steps_planned") or 0

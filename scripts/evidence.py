@@ -160,7 +160,7 @@ def _checked() -> int:
 
 
 def _is_given(condition: Condition) -> bool:
-    return condition.name.startswith("nonfinite_") or condition.name in _GIVEN
+    return condition.name.startswith("nonfinite") or condition.name in _GIVEN
 
 
 def read(folder: Path, others: Sequence[Path] = ()) -> Iterator[Case]:

@@ -99,14 +99,14 @@ def test_what_needs_the_standard_library_alone(bare: Path, tmp_path: Path) -> No
     assert "RLValueLossNonFinite" in found.stdout
     found = _run(bare, "report", str(RUN), "-o", str(tmp_path / "run.html"))
     assert (found.returncode, found.stderr) == (0, "")
-    assert "RLRatioNonFinite" in (tmp_path / "run.html").read_text()
+    assert "RLNotANumber" in (tmp_path / "run.html").read_text()
     found = _run(bare, "status", "--timeout", "5", f"127.0.0.1:{free_port()}")
     assert (found.returncode, found.stdout) == (3, "")
     assert "does not answer: connection refused." in found.stderr
     (limits := tmp_path / "limits.toml").write_text("[thresholds]\nnonfinite_value_loss = false\n")
     found = _run(bare, "check", "--thresholds", str(limits), str(RUN))
     assert (found.returncode, found.stderr) == (2, "")
-    assert "RLRatioNonFinite" in found.stdout
+    assert "RLNotANumber" in found.stdout
     assert "RLValueLossNonFinite" not in found.stdout
 
 

@@ -1,7 +1,6 @@
 """Which condition explains which: the one declaration that the judge, `check`, Prometheus and Alertmanager follow.
 
-Between families it is the table `INHIBITIONS`. Among non-finite values it is their order in the table of conditions:
-what is computed first in a step comes first.
+Between families it is the table `INHIBITIONS`. Among non-finite values it is the order in which a step computes.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ Place = tuple[int, float, int]
 """The place of a limit in the order of causes: its family, its condition, its severity."""
 
 
-def place(condition: Condition, limit: Limit, *, last: bool = False, before: str = "") -> Place:
+def place(condition: Condition, limit: Limit, *, before: str = "") -> Place:
     """Return where a limit stands in the order of causes.
 
-    ``last``: behind all of its family. ``before``: just before the condition of this name, which is of its family.
+    ``before``: just before the condition of this name, which is of its family.
     """
     family = _FAMILIES.index(condition.family) if condition.family in _FAMILIES else len(_FAMILIES)
-    among = _PLACES[before] - 0.5 if before else len(_PLACES) if last else _PLACES.get(condition.name, len(_PLACES))
+    among = _PLACES[before] - 0.5 if before else _PLACES.get(condition.name, len(_PLACES))
     return family, among, -_WORSE(limit.severity)
 
 

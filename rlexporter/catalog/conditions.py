@@ -121,27 +121,25 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
 """The signals that a series holds; `rlexporter.conditions` derives the others."""
 
 NONFINITE: dict[str, tuple[str, ...]] = {
-    "nonfinite_weights": ("rl_weight_norm",),
     "nonfinite_reward": (
         *("rl_reward_mean", "rl_reward_std", "rl_reward_dist", "rl_scores_mean", "rl_scores_std"),
         *("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
-    "nonfinite_kl": (
-        *("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
-        *("rl_kl_loss_per_token", "rl_kl_penalty_per_token", "rl_kl_k1_per_token", "rl_kl_estimate_per_token"),
-    ),
-    "nonfinite_advantage": ("rl_advantage_mean", "rl_token_advantage_mean", "rl_advantage_dist"),
-    "nonfinite_ratio": (
-        *("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
-        *("rl_policy_approxkl", "rl_policy_policykl"),
-    ),
-    "nonfinite_policy_loss": ("rl_policy_loss",),
     "nonfinite_value_loss": ("rl_value_loss",),
-    "nonfinite_loss": ("rl_loss", "rl_total_loss", "rl_micro_batch_loss_mean"),
-    "nonfinite_grad": ("rl_grad_norm", "rl_value_grad_norm"),
+    "nonfinite": (
+        *("rl_weight_norm", "rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
+        *("rl_kl_loss_per_token", "rl_kl_penalty_per_token", "rl_kl_k1_per_token", "rl_kl_estimate_per_token"),
+        *("rl_advantage_mean", "rl_token_advantage_mean", "rl_advantage_dist"),
+        *("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
+        *("rl_policy_approxkl", "rl_policy_policykl", "rl_policy_loss"),
+        *("rl_loss", "rl_total_loss", "rl_micro_batch_loss_mean", "rl_grad_norm", "rl_value_grad_norm"),
+    ),
     "nonfinite_eval_reward": ("rl_eval_reward_function_unfiltered_mean",),
 }
-"""The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""
+"""The metrics whose NaN and infinities each of these signals counts, in the order in which a step computes them.
+
+`nonfinite` counts those of all other metrics too, behind these.
+"""
 
 _DIVERGED = (
     "The learning rate is too high for the model, or warms up too fast.",
@@ -266,17 +264,6 @@ _LONGER = (
 
 CONDITIONS: tuple[Condition, ...] = (
     _nonfinite(
-        "nonfinite_weights",
-        "RLWeightsNonFinite",
-        "A trained weight",
-        related=("rl_weight_norm", "rl_grad_norm", "rl_last_good_checkpoint_step"),
-        causes=(
-            "An optimizer step with a NaN gradient: look at the gradient norm in the steps before.",
-            "A checkpoint that was damaged, or merged wrongly.",
-            "An overflow in a low-precision optimizer state.",
-        ),
-    ),
-    _nonfinite(
         "nonfinite_reward",
         "RLRewardNonFinite",
         "A reward",
@@ -296,28 +283,6 @@ CONDITIONS: tuple[Condition, ...] = (
             "checkpoint from before, if there is one.",
         ),
     ),
-    _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
-    _nonfinite(
-        "nonfinite_advantage",
-        "RLAdvantageNonFinite",
-        "An advantage",
-        related=("rl_advantage_mean", "rl_reward_std"),
-        causes=(
-            "A reward that is NaN or infinite.",
-            "A value function that diverged.",
-            "Division by a spread of zero without an epsilon.",
-        ),
-        remedies=(
-            "Look for the first of the non-finite counters that rose: what comes before the advantage is the cause.",
-        ),
-    ),
-    _nonfinite(
-        "nonfinite_ratio",
-        "RLRatioNonFinite",
-        "The probability ratio, or a KL computed from it,",
-        related=("rl_policy_ratio_mean", "rl_policy_approxkl"),
-    ),
-    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", related=("rl_policy_loss",)),
     _nonfinite(
         "nonfinite_value_loss",
         "RLValueLossNonFinite",
@@ -326,18 +291,22 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_value_loss", "rl_value_mean", "rl_return_mean"),
     ),
     _nonfinite(
-        "nonfinite_loss",
-        "RLLossNonFinite",
-        "The loss",
-        related=("rl_loss", "rl_grad_norm"),
+        "nonfinite",
+        "RLNotANumber",
+        "A number that training computes",
+        about="{subject} is NaN or infinite.",
+        related=("rl_weight_norm", "rl_loss", "rl_grad_norm", "rl_last_good_checkpoint_step"),
+        causes=(
+            *_DIVERGED,
+            "Weights: a checkpoint that was damaged, or merged wrongly; a low-precision optimizer state.",
+            "Advantages: a value function that diverged; division by a spread of zero without an epsilon.",
+        ),
         remedies=(
-            "`logging_nan_inf_filter` is on by default and logs a running mean instead: set it to False to see it in "
-            "the log too.",
             *_AFTER_NAN,
+            "`logging_nan_inf_filter` is on by default and logs a running mean of the loss instead: set it to False "
+            "to see it in the log too.",
         ),
     ),
-    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
-    _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric without an alert of its own"),
     condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_lost", critical(0.5)),
         summary="No completion of a step got a reward.",

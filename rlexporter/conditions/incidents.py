@@ -12,15 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, foretells, may_explain
-from rlexporter.conditions.nonfinite import StepOrder
+from rlexporter.conditions.nonfinite import place_of, spreads
 from rlexporter.conditions.ranking import ranked
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Key, Standing, Transition
 
-_WEIGHTS = "nonfinite_weights"
-_END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
-"""The conditions that end the weights by the next step, as long as they hold: there the order of a step begins anew."""
+_WEIGHTS = "rl_weight_norm"
 _OF_REWARDS = ("nonfinite_reward", "reward_lost", "reward_function_lost")
 """The conditions that no weight explains: a reward function reads text."""
 
@@ -96,7 +94,6 @@ class Incidents:
         self._symptoms: dict[Key, _Begun] = {}
         self._fading = False
         """True if the cause of a symptom does not hold any more, so that the symptom may outlive it."""
-        self._order = StepOrder()
         self._now = 0
         self._looks = 0
         self._lapses: int | None = None
@@ -111,7 +108,6 @@ class Incidents:
 
         ``time``: seconds since the epoch.
         """
-        self._order.see(view)
         self._now += view.advanced
         self._looks += 1
         lapsed = self._lapses is not None and view.step >= self._lapses
@@ -130,8 +126,7 @@ class Incidents:
         for transition in transitions:
             key = transition.key
             if transition.began:
-                place = self._order.place(transition.condition, transition.limit, view)
-                begun = _Begun(transition, self._now, self._looks, place)
+                begun = _Begun(transition, self._now, self._looks, place_of(transition, view))
                 begun.step, begun.time = view.step, time
                 begun.go_on(self._begun.get(key))
                 self._begun[key] = begun
@@ -237,12 +232,15 @@ class Incidents:
 
     def _came_through_the_weights(self, cause: _Begun, symptom: _Begun) -> bool:
         """Return True if ``cause`` has ended the weights after its step, and they what begins now."""
-        if cause.condition.name not in _END_WEIGHTS or symptom.condition.family is not FATAL:
+        if (
+            symptom.condition.family is not FATAL
+            or symptom.condition.name in _OF_REWARDS
+            or not spreads(cause.transition)
+        ):
             return False
-        is_weights = symptom.condition.name == _WEIGHTS  # which may be seen before the next step has a number
+        is_weights = symptom.transition.series == _WEIGHTS  # which may be seen before the next step has a number
         before = cause.look < symptom.look if is_weights else cause.at < symptom.at
-        holds = cause.active or cause.ended == self._now
-        return before and holds and self._now - cause.at <= WAKE and symptom.condition.name not in _OF_REWARDS
+        return before and (cause.active or cause.ended == self._now) and self._now - cause.at <= WAKE
 
     def _in_wake(self, cause: _Begun) -> bool:
         return cause.active or self._now - cause.at <= WAKE

@@ -108,6 +108,9 @@ class Judge:
             past = state.past
             past.add(value)
             fresh.add(state.name)
+            if memory.again:
+                memory.again = False
+                state.tell_again()
             if state.limits:
                 values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from rlexporter.catalog.causes import Place, place
 from rlexporter.catalog.conditions import NONFINITE
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Derive, Memory, View
-from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import Transition
 
 declared = Declared()
 
-_NOT_OTHER = MAY_BE_NONFINITE.union(*NONFINITE.values())
 _DIST = "rl_reward_function_dist"
 _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
-_FIRST_OF_UPDATE = "nonfinite_ratio"
-"""What an update computes first."""
+_ELSEWHERE = MAY_BE_NONFINITE.union(*(names for name, names in NONFINITE.items() if name != "nonfinite"))
+_PLACES = {name: place for place, name in enumerate(NONFINITE["nonfinite"])}
+_OTHER = len(_PLACES)
+"""The place of a metric that no update is computed from."""
 
 
-def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
-    """Make a function that counts NaN and infinities in ``wanted`` metrics, and notes the one that had most.
+def _of(names: tuple[str, ...]) -> Derive:
+    """Make a function that counts NaN and infinities in the metrics ``names``, and notes the one that had most.
 
     More data of a step that was judged can only add some: where it has none, there is nothing to observe.
     """
 
     def count(view: View, memory: Memory) -> float | None:
         bad = view.anomalies.nonfinite
-        names = wanted(bad) if bad else ()
-        if not names:
+        shown = [name for name in names if name in bad] if bad else ()
+        if not shown:
             return 0.0 if view.advanced else None
-        memory.where = max(names, key=bad.__getitem__)
-        return float(sum(bad[name] for name in names))
+        memory.where = max(shown, key=bad.__getitem__)
+        return float(sum(bad[name] for name in shown))
 
     return count
-
-
-def _of(names: tuple[str, ...]) -> Derive:
-    return _counting(lambda bad: [name for name in names if name in bad])
 
 
 def _of_rewards(names: tuple[str, ...]) -> Derive:
@@ -81,38 +76,60 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
     return count
 
 
-_SPECIAL = {"nonfinite_reward": _of_rewards, "nonfinite_eval_reward": _of_evaluations}
-for _name, _metrics in NONFINITE.items():
-    declared.signal(_name, unit="values", rests=_name != "nonfinite_eval_reward")(_SPECIAL.get(_name, _of)(_metrics))
-declared.signal("nonfinite_other", unit="values", rests=True)(
-    _counting(lambda bad: [name for name in bad if name not in _NOT_OTHER])
-)
+declared.signal("nonfinite_reward", unit="values", rests=True)(_of_rewards(NONFINITE["nonfinite_reward"]))
+declared.signal("nonfinite_value_loss", unit="values", rests=True)(_of(NONFINITE["nonfinite_value_loss"]))
+declared.signal("nonfinite_eval_reward", unit="values")(_of_evaluations(NONFINITE["nonfinite_eval_reward"]))
 
 
-class StepOrder:
-    """Orders the non-finite values of a step by when they arose. One for each run, called at each look.
+@declared.signal("nonfinite", unit="values", rests=True)
+def _nonfinite(view: View, memory: Memory) -> float | None:
+    """Count those of the metric that is the first in its step to have any; it is what the condition is about."""
+    order = {name: _place(name, view) for name in view.anomalies.nonfinite if name not in _ELSEWHERE}
+    if not order:
+        if not view.advanced:
+            return None
+        memory.nonfinite_place = None
+        return 0.0
+    first = min(order, key=order.__getitem__)
+    now, told = order[first], memory.nonfinite_place
+    # What an update is computed from is worse than any other metric, and later data may show an earlier cause.
+    memory.again = told is not None and now < told and (told == _OTHER or not view.advanced)
+    memory.nonfinite_place = now if told is None else min(now, told)
+    memory.where = first
+    memory.about({first: view.step})
+    return float(view.anomalies.nonfinite[first])
 
-    The table of conditions has the order in which a step computes. A step of PPO has several updates, though: what the
-    first of them makes NaN comes before all that the others compute, although an update computes it last.
+
+def _place(name: str, view: View) -> float:
+    """Return the place of the metric ``name`` among those that a step computes."""
+    if name == "rl_weight_norm" and (
+        not view.advanced or view.counted.get("rl_weight_changed_fraction", _NOTHING).count
+    ):
+        return _OTHER - 0.5  # they come last: seen late, or compared, as nothing is with NaN, so numbers before
+    if name == "rl_grad_norm" and _outlived(view, "rl_grad_norm_dist", "rl_loss_dist"):
+        return (
+            _PLACES["rl_policy_ratio_mean"] - 0.5
+        )  # what one of several updates makes NaN comes before all that the next compute
+    return _PLACES.get(name, _OTHER)
+
+
+def place_of(transition: Transition, view: View) -> Place:
+    """Return the place of a limit that begins now among the causes of its step.
+
+    The table of conditions has the order in which a step computes, but for `nonfinite`, which is of several numbers.
     """
-
-    def __init__(self) -> None:
-        self._weights_were_numbers = False
-
-    def see(self, view: View) -> None:
-        """Take the data of a step, or more of it."""
-        if view.advanced:
-            self._weights_were_numbers = False
-        if view.counted.get("rl_weight_changed_fraction", _NOTHING).count:  # nothing is compared with NaN
-            self._weights_were_numbers = True
-
-    def place(self, condition: Condition, limit: Limit, view: View) -> Place:
-        """Return the place of a limit that begins now among the causes of its step."""
-        if condition.name == "nonfinite_weights" and self._weights_were_numbers:
-            return place(condition, limit, last=True)
-        if condition.name == "nonfinite_grad" and _outlived(view, "rl_grad_norm_dist", "rl_loss_dist"):
-            return place(condition, limit, before=_FIRST_OF_UPDATE)
+    condition, limit = transition.condition, transition.limit
+    if condition.name != "nonfinite":
         return place(condition, limit)
+    at = _place(transition.series, view)
+    if at < _PLACES["rl_kl_per_token"]:
+        return place(condition, limit, before="nonfinite_reward")
+    return place(condition, limit, before="nonfinite_value_loss" if at < _PLACES["rl_loss"] else "")
+
+
+def spreads(transition: Transition) -> bool:
+    """Return True for what ends the weights by the next step, as long as it holds."""
+    return transition.series in _PLACES or transition.condition.name == "nonfinite_value_loss"
 
 
 _NOTHING = Histogram.empty(())

@@ -213,6 +213,13 @@ class SignalState:
         self.until: float = 0
         """The number of observations with which one of the limits may change."""
 
+    def tell_again(self) -> None:
+        """Let the limits begin again, if they are still crossed: what is wrong now is worse than what was told."""
+        self.until = 0
+        for limit in self.limits:
+            limit.window.clear()
+            limit.beyond, limit.active = 0, False
+
 
 def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:
     """Return those of ``states`` that may have a value in a step of this shape. They are in the order of evaluation."""

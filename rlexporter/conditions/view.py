@@ -167,6 +167,10 @@ class Memory:
     anew: set[str] = field(default_factory=set)
     """The signals whose past ends with this step, as what they measure is another thing from now on."""
     pace: Pace = field(default_factory=Pace)
+    again: bool = False
+    """True if what the current signal says is worse than what was said while its limit held: it is told again."""
+    nonfinite_place: float | None = None
+    """The place in a step of what was first NaN in the steps in a row that have any; None if the last had none."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

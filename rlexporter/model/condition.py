@@ -186,6 +186,10 @@ class Condition:
         """Return True if the condition applies to a run of ``algorithm``."""
         return not self.algorithms or algorithm in self.algorithms
 
+    def says(self, subject: str) -> str:
+        """Return the sentence for an alert, with what it is about where that is known (empty: it is not)."""
+        return self.about.format(subject=subject) if subject and self.about else self.summary
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusAlert:

@@ -180,7 +180,8 @@ def told(snapshot: Snapshot, now: float, page: Page, new: Sequence[str] = ()) ->
     samples = Samples(snapshot)
     said = verdict(samples, now)
     step = f", step {samples.step}" if samples.step is not None else ""
-    also = [CONDITION_NAMED[name].summary for name in new if name not in said.conditions[:1]]
+    subjects = {incident.condition: incident.subject for incident in snapshot.incidents}
+    also = [CONDITION_NAMED[name].says(subjects.get(name, "")) for name in new if name not in said.conditions[:1]]
     title = f"{said.word}: {snapshot.labels.get('run', '')}{step}"
     return Message(said.word, shown(title), "\n".join(map(shown, _lines(said, also, page))))
 

@@ -45,7 +45,10 @@ class Brake:
             self._done.add(_key(incident))
             with self._errors.guard("on_critical"):
                 given = self._asked if isinstance(self._asked, tuple) else _answer(self._asked(incident))
-                words, why = [word for word in able if word in given], CONDITION_NAMED[incident.condition].summary
+                words, why = (
+                    [word for word in able if word in given],
+                    CONDITION_NAMED[incident.condition].says(incident.subject),
+                )
                 if words:
                     does = " and ".join(able[word] for word in words)
                     shutdown.say(f"on_critical {does} in step {self._store.step}: {why}")

@@ -10,7 +10,7 @@ from rlexporter.model.condition import Condition, Severity
 from scripts.pack.outside import LOST_WITHOUT
 
 LOST = ", ".join(LOST_WITHOUT)
-NONFINITE = "nonfinite_[^e].+|reward_(function_)?lost"
+NONFINITE = "nonfinite(_reward|_value_loss)?|reward_(function_)?lost"
 """The conditions on values that are no numbers; tests compare it with the table."""
 
 

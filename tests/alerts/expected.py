@@ -27,9 +27,7 @@ PROMETHEUS_ALERTS = {
 }
 """The severity of each; empty where it is that of what it stands for."""
 NUMBERS = {
-    ": 7 NaN or infinite values": "nonfinite_weights nonfinite_grad nonfinite_reward nonfinite_kl nonfinite_ratio "
-    "nonfinite_advantage nonfinite_value_loss nonfinite_policy_loss nonfinite_loss nonfinite_other "
-    "nonfinite_eval_reward",
+    ": 7 NaN or infinite values": "nonfinite_reward nonfinite_value_loss nonfinite nonfinite_eval_reward",
     "": "reward_lost optimizer_restarted advantage_dead weights_frozen",
     ": 7 reward functions": "reward_function_lost reward_function_dead reward_function_blind",
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",

@@ -25,7 +25,7 @@ def life(said: Said, *says: tuple[int, int, str], **process: Any) -> tuple[list[
     return [Process(**{"states": TRAINED, "says": ((0, FINE, ""), *says), **process})], said
 
 
-SICK = Process(DIED, says=((0, FINE, ""), (600, ACT, "nonfinite_loss")), died_of_nan=True)
+SICK = Process(DIED, says=((0, FINE, ""), (600, ACT, "nonfinite")), died_of_nan=True)
 LIVES: Mapping[str, tuple[list[Process], Said]] = {
     "nothing": life({900: (FINE, "")}),
     "what it names": life({420: (ACT, "kl_high"), 1200: (ACT, "kl_high")}, (300, ACT, "kl_high")),
@@ -34,10 +34,10 @@ LIVES: Mapping[str, tuple[list[Process], Said]] = {
     ),
     "over": life({420: (ACT, "kl_high"), 900: (FINE, "")}, (300, ACT, "kl_high"), (600, FINE, "")),
     "what pages is act, though it has eased": life(
-        {420: (ACT, "nonfinite_loss"), 870: (ACT, "nonfinite_loss"), 1500: (LOOK, "nonfinite_loss")},
-        (300, ACT, "nonfinite_loss"),
-        (330, LOOK, "nonfinite_loss"),
-        events=(Event("nonfinite_loss", 300),),
+        {420: (ACT, "nonfinite"), 870: (ACT, "nonfinite"), 1500: (LOOK, "nonfinite")},
+        (300, ACT, "nonfinite"),
+        (330, LOOK, "nonfinite"),
+        events=(Event("nonfinite", 300),),
     ),
     "what pages is act, though it is over": life(
         {420: (ACT, "ratio_high"), 870: (ACT, "ratio_high"), 1500: (FINE, "")},
@@ -57,14 +57,14 @@ LIVES: Mapping[str, tuple[list[Process], Said]] = {
         states=DIED,
     ),
     "the NaN that it died of": life(
-        {960: (ACT, "nonfinite_weights"), 2400: (ACT, "nonfinite_weights")},
-        (885, ACT, "nonfinite_weights"),
+        {960: (ACT, "nonfinite"), 2400: (ACT, "nonfinite")},
+        (885, ACT, "nonfinite"),
         states=DIED,
         died_of_nan=True,
-        events=(Event("nonfinite_weights", 885),),
+        events=(Event("nonfinite", 885),),
     ),
     "NaN long ago, and another death": life(
-        {960: (ACT, "run_failed"), 2400: (ACT, "run_failed")}, (300, LOOK, "nonfinite_loss"), states=DIED
+        {960: (ACT, "run_failed"), 2400: (ACT, "run_failed")}, (300, LOOK, "nonfinite"), states=DIED
     ),
     "gone": life({900: (FINE, ""), 1200: (ACT, "run_vanished")}, states=DIED[:1]),
     "hangs": life({840: (FINE, ""), 960: (ACT, "run_stalled")}, hangs=300),
@@ -74,7 +74,7 @@ LIVES: Mapping[str, tuple[list[Process], Said]] = {
     ),
     "another attempt is well": (
         [SICK, Process(TRAINED, born=1320, instance="h:2", says=((0, FINE, ""),))],
-        {1200: (ACT, "nonfinite_loss"), 1800: (FINE, "")},
+        {1200: (ACT, "nonfinite"), 1800: (FINE, "")},
     ),
     "another attempt is sick too": (
         [SICK, Process(TRAINED, born=1320, instance="h:2", says=((0, FINE, ""), (1500, LOOK, "kl_jump")))],
@@ -87,9 +87,9 @@ LIVES: Mapping[str, tuple[list[Process], Said]] = {
     "another rank": (
         [
             Process(TRAINED, says=((0, FINE, ""),)),
-            Process(TRAINED, instance="h:2", rank=3, says=((300, ACT, "nonfinite_grad"),)),
+            Process(TRAINED, instance="h:2", rank=3, says=((300, ACT, "nonfinite"),)),
         ],
-        {240: (FINE, ""), 420: (ACT, "nonfinite_grad")},
+        {240: (FINE, ""), 420: (ACT, "nonfinite")},
     ),
 }
 

@@ -165,7 +165,7 @@ def _matches(label: str, kind: str, value: str) -> bool:
         ("RLKLHigh", "critical", "page"),
         ("RLKLHigh", "warning", "chat"),
         ("RLRunFailed", "critical", "page"),
-        ("RLWeightsNonFinite", "critical", "page"),
+        ("RLNotANumber", "critical", "page"),
         ("RLManyRunsSick", "critical", "page"),
         ("RLManyRunsSick", "warning", "chat"),
         ("RLExporterWatchdog", "none", "heartbeat"),

@@ -217,29 +217,29 @@ def _lived(*events: Event, run: str = "a", instance: str = "h:1", born: int = 0,
 
 SYMPTOMS: dict[str, Case] = {
     "a symptom is silent, its cause is not": Case(
-        series([_lived(Event("nonfinite_weights", 300), Event("nonfinite_kl", 300, symptom=True))], 900),
+        series([_lived(Event("nonfinite_reward", 300), Event("nonfinite", 300, symptom=True))], 900),
         {
-            "4m45s": {"RLWeightsNonFinite": [], "RLKLNonFinite": []},
-            "5m15s": {"RLWeightsNonFinite": ["a"], "RLKLNonFinite": []},
-            "9m": {"RLWeightsNonFinite": ["a"], "RLKLNonFinite": []},
+            "4m45s": {"RLRewardNonFinite": [], "RLNotANumber": []},
+            "5m15s": {"RLRewardNonFinite": ["a"], "RLNotANumber": []},
+            "9m": {"RLRewardNonFinite": ["a"], "RLNotANumber": []},
         },
     ),
     "a symptom in a process that is gone, none in the next": Case(
         series(
             [
-                _lived(Event("nonfinite_kl", 100, symptom=True), seconds=150),
-                _lived(Event("nonfinite_kl", 300), instance="h:2", born=200),
+                _lived(Event("nonfinite", 100, symptom=True), seconds=150),
+                _lived(Event("nonfinite", 300), instance="h:2", born=200),
             ],
             900,
         ),
-        {"4m45s": {"RLKLNonFinite": []}, "5m15s": {"RLKLNonFinite": ["a"]}},
+        {"4m45s": {"RLNotANumber": []}, "5m15s": {"RLNotANumber": ["a"]}},
     ),
     "the failure of a run that died of NaN": Case(
         series(
-            [Process([("running", 300), ("failed", 60)], events=[Event("nonfinite_weights", 290)], died_of_nan=True)],
+            [Process([("running", 300), ("failed", 60)], events=[Event("nonfinite", 290)], died_of_nan=True)],
             900,
         ),
-        {"5m30s": {"RLRunFailed": [], "RLWeightsNonFinite": ["a"]}, "12m": {"RLRunFailed": [], "RLRunVanished": []}},
+        {"5m30s": {"RLRunFailed": [], "RLNotANumber": ["a"]}, "12m": {"RLRunFailed": [], "RLRunVanished": []}},
     ),
 }
 

@@ -15,7 +15,7 @@ from tests.tools import EACH_GENERATION
 
 HOUR = 3600
 OUTSIDE = ("RLRunFailed", "RLRunVanished", "RLRunStalled", "RLRunNotBack")
-NAN = Event("nonfinite_weights", 580)
+NAN = Event("nonfinite", 580)
 KL = Event("kl_high", 300, holds=10**6)
 
 
@@ -127,7 +127,7 @@ DEAD = {
 }
 DAY = case([lived(TRAINED, FAILED)], {86000: ["RLRunFailed"], 88000: []}, ("RLRunFailed",))
 
-CONDITIONS = ("RLKLHigh", "RLWeightsNonFinite", "RLRunFailed", "RLRunVanished")
+CONDITIONS = ("RLKLHigh", "RLNotANumber", "RLRunFailed", "RLRunVanished")
 ATTEMPTS = {
     "a warning ends with its run": case(
         [lived(TRAINED, ("finished", 300), events=[replace(KL, severity="warning")])],
@@ -161,12 +161,12 @@ ATTEMPTS = {
     ),
     "a NaN in the last step of a run that finished": case(
         [lived(TRAINED, ("finished", 30), events=[replace(NAN, at=600, holds=HOUR)])],
-        {590: [], 615: ["RLWeightsNonFinite"], 4100: ["RLWeightsNonFinite"], 4500: []},
+        {590: [], 615: ["RLNotANumber"], 4100: ["RLNotANumber"], 4500: []},
         CONDITIONS,
     ),
     "one that was over when it finished: until it was told": case(
         [lived(TRAINED, ("finished", 30), events=[NAN])],
-        {590: ["RLWeightsNonFinite"], 660: ["RLWeightsNonFinite"], 1200: []},
+        {590: ["RLNotANumber"], 660: ["RLNotANumber"], 1200: []},
         CONDITIONS,
     ),
     "dead of NaN, and of something else when it is back": case(
@@ -175,7 +175,7 @@ ATTEMPTS = {
             lived(("running", 300), FAILED, born=900, instance="h:2"),
         ],
         {
-            890: ["RLWeightsNonFinite"],
+            890: ["RLNotANumber"],
             1140: [],
             1230: ["RLRunFailed"],
             1500: ["RLRunFailed"],
@@ -185,46 +185,46 @@ ATTEMPTS = {
     ),
     "the same at once, in the same place": case(
         [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True), lived(("running", 30), FAILED, born=735)],
-        {690: ["RLWeightsNonFinite"], 750: [], 780: ["RLRunFailed"], 1000: ["RLRunFailed"], 2400: ["RLRunFailed"]},
+        {690: ["RLNotANumber"], 750: [], 780: ["RLRunFailed"], 1000: ["RLRunFailed"], 2400: ["RLRunFailed"]},
         CONDITIONS,
     ),
     "the NaN that killed it stays": case(
         [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True)],
-        {570: [], 630: ["RLWeightsNonFinite"], 2 * HOUR: ["RLWeightsNonFinite"]},
+        {570: [], 630: ["RLNotANumber"], 2 * HOUR: ["RLNotANumber"]},
         CONDITIONS,
     ),
     "a NaN in the last scrape": case(
-        [lived(TRAINED, FAILED, events=[Event("nonfinite_weights", 600)], died_of_nan=True)],
-        {615: ["RLWeightsNonFinite"], 1500: ["RLWeightsNonFinite"]},
+        [lived(TRAINED, FAILED, events=[Event("nonfinite", 600)], died_of_nan=True)],
+        {615: ["RLNotANumber"], 1500: ["RLNotANumber"]},
         CONDITIONS,
     ),
     "a NaN, then SIGKILL": case(
         [lived(TRAINED, events=[NAN])],
         {
-            630: ["RLWeightsNonFinite"],
-            900: ["RLWeightsNonFinite", "RLRunVanished"],
-            HOUR: ["RLWeightsNonFinite", "RLRunVanished"],
+            630: ["RLNotANumber"],
+            900: ["RLNotANumber", "RLRunVanished"],
+            HOUR: ["RLNotANumber", "RLRunVanished"],
         },
         CONDITIONS,
     ),
     "a NaN that was not what it died of": case(
-        [lived(TRAINED, FAILED, events=[Event("nonfinite_loss", 400)])],
-        {450: ["RLLossNonFinite"], 630: ["RLLossNonFinite", "RLRunFailed"], 1500: ["RLRunFailed"]},
-        ("RLLossNonFinite", "RLRunFailed", "RLRunVanished"),
+        [lived(TRAINED, FAILED, events=[Event("nonfinite", 400)])],
+        {450: ["RLNotANumber"], 630: ["RLNotANumber", "RLRunFailed"], 1500: ["RLRunFailed"]},
+        ("RLNotANumber", "RLRunFailed", "RLRunVanished"),
     ),
     "an old NaN is not what it died of": case(
         [lived(("running", 3000), FAILED, events=[NAN])],
-        {630: ["RLWeightsNonFinite"], 2000: [], 3030: ["RLRunFailed"], 4000: ["RLRunFailed"]},
+        {630: ["RLNotANumber"], 2000: [], 3030: ["RLRunFailed"], 4000: ["RLRunFailed"]},
         CONDITIONS,
     ),
     "the NaN of a dead attempt is over when it is back": case(
         [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True), lived(("running", 900), born=900, instance="h:2")],
-        {890: ["RLWeightsNonFinite"], 930: [], 1300: []},
+        {890: ["RLNotANumber"], 930: [], 1300: []},
         CONDITIONS,
     ),
     "the same in one place": case(
         [lived(TRAINED, events=[KL, NAN]), lived(("running", 900), born=615)],
-        {595: ["RLKLHigh", "RLWeightsNonFinite"], 645: [], 900: []},
+        {595: ["RLKLHigh", "RLNotANumber"], 645: [], 900: []},
         CONDITIONS,
     ),
     "a condition that flaps is one alert": case(
@@ -245,18 +245,18 @@ CLOCKS = {
             lived(
                 ("running", 1500),
                 clock=int(hours * HOUR),
-                events=[Event("nonfinite_weights", 600)],
+                events=[Event("nonfinite", 600)],
                 hangs=700,
                 stall_after=600,
             )
         ],
         {
             590: [],
-            630: ["RLClockOff", "RLWeightsNonFinite"],
-            1190: ["RLClockOff", "RLWeightsNonFinite"],
-            1345: ["RLClockOff", "RLRunStalled", "RLWeightsNonFinite"],
+            630: ["RLClockOff", "RLNotANumber"],
+            1190: ["RLClockOff", "RLNotANumber"],
+            1345: ["RLClockOff", "RLRunStalled", "RLNotANumber"],
         },
-        ("RLWeightsNonFinite", "RLRunStalled", "RLClockOff"),
+        ("RLNotANumber", "RLRunStalled", "RLClockOff"),
     )
     for hours in (1.0, -1.0, -0.1875)
 }

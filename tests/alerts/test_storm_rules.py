@@ -43,7 +43,7 @@ def runs(number: int, first: int = 0) -> list[str]:
 
 
 FIVE, TWENTY = runs(5), runs(20)
-SIX = ("nonfinite_loss", "kl_high", "reward_drop", "entropy_collapsed", "grad_explosion", "ratio_high")
+SIX = ("nonfinite", "kl_high", "reward_drop", "entropy_collapsed", "grad_explosion", "ratio_high")
 """Conditions of six kinds."""
 STORMS = {
     "five at once, for hours; then a sixth": case(

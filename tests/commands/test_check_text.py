@@ -24,9 +24,9 @@ def _fired(condition: str, severity: str, step: int, metric: str, value: float, 
     return Fired(found.alert, condition, found.family.value, severity, step, metric, value, threshold, **more)
 
 
-NAN = _fired("nonfinite_weights", "critical", 51, "rl_weight_norm", 2.0, 0.0)
+NAN = _fired("nonfinite", "critical", 51, "rl_weight_norm", 2.0, 0.0)
 FAILED = Fired(
-    "RLRunFailed", "", "CRASH", "critical", 52, "rl_run_state", None, None, cause="RLWeightsNonFinite", own_step=None
+    "RLRunFailed", "", "CRASH", "critical", 52, "rl_run_state", None, None, cause="RLNotANumber", own_step=None
 )
 ENTROPY = _fired("entropy_low", "warning", 43, "rl_entropy_per_token", 0.2, 0.31, limit="0.35 x its start")
 VERDICT = Verdict("act", "condition", [], "Two things are wrong.")
@@ -35,13 +35,13 @@ REPORT = Report("a.jsonl", "a", "grpo", 51, (), (), verdict=VERDICT, checks={"kl
 
 def test_incidents() -> None:
     """In the order of steps: a cause, and below it what is its symptom; the milder limit of its alert is none."""
-    kl = _fired("nonfinite_kl", "critical", 51, "rl_kl_per_token", 16.0, 0.0, cause="RLWeightsNonFinite")
+    loss = _fired("nonfinite_value_loss", "critical", 51, "rl_value_loss", 16.0, 0.0, cause="RLNotANumber")
     cut = _fired("truncation", "critical", 48, "rl_completion_truncated_fraction", 0.95, 0.9)
     mild = replace(cut, severity="warning", threshold=0.3, cause="RLTruncation", own_step=None)
     length = _fired(
         "length_high", "warning", 49, "rl_completion_length_mean", 90.0, 43.0, cause="RLTruncation", own_step=60
     )
-    text = written(replace(REPORT, alerts=(FAILED, kl, NAN, length, mild, cut, ENTROPY)))
+    text = written(replace(REPORT, alerts=(FAILED, loss, NAN, length, mild, cut, ENTROPY)))
 
     assert text == textwrap.dedent("""
         act   Two things are wrong.
@@ -56,10 +56,10 @@ def test_incidents() -> None:
             symptoms:
               step 49    RLLengthGrowth: rl_completion_length_mean 90 tokens, limit 43
                 (length_high.warning); its own alert from step 60
-          critical  step 51     RLWeightsNonFinite
+          critical  step 51     RLNotANumber
               2 values were NaN or infinite in rl_weight_norm
             symptoms:
-              step 51    RLKLNonFinite: 16 values in rl_kl_per_token
+              step 51    RLValueLossNonFinite: 16 values in rl_value_loss
               step 52    RLRunFailed: A run has ended with an exception.
           on_critical=stop would have stopped it at step 48 of 51 (5 % saved)
           1 of 2 checks ran; --verbose lists the others and why.
@@ -74,14 +74,14 @@ def _stop(*alerts: Fired, steps: int = 3000) -> list[str]:
 def test_where_a_run_would_have_stopped() -> None:
     """At the first critical condition; the share is rounded down, also where floats would lose one, and never 100."""
     text = "  on_critical=stop would have stopped it at step {} ({} % saved)"
-    late, early = replace(NAN, step=2100), replace(NAN, condition="nonfinite_kl", step=412)
+    late, early = replace(NAN, step=2100), replace(NAN, condition="nonfinite_reward", step=412)
     assert _stop(late, early, ENTROPY) == [text.format("412 of 3,000", 86)]
     assert _stop(replace(NAN, step=71), steps=100) == [text.format("71 of 100", 29)]
     (longest,) = _stop(replace(NAN, step=412_000), steps=999_999)
     assert longest == text.format("412,000 of 999,999", 58)
     assert len(longest) <= 80
     every_tenth = replace(REPORT, alerts=(late, early), steps=3000, logged=300)
-    assert every_tenth.as_json()["stop"] == {"step": 412, "of": 3000, "condition": "nonfinite_kl"}
+    assert every_tenth.as_json()["stop"] == {"step": 412, "of": 3000, "condition": "nonfinite_reward"}
     released = replace(early, cause="RLEntropyLow", own_step=600)
     assert _stop(late, released, ENTROPY) == [text.format("600 of 3,000", 80)], "a symptom that outlived its cause"
     assert _stop(replace(NAN, step=1), steps=3000) == [text.format("1 of 3,000", 99)]
@@ -102,9 +102,9 @@ def test_what_would_not_have_stopped_a_run() -> None:
 
 def test_a_cause_that_was_a_symptom_before() -> None:
     """What belongs to it is shown where it is; and with two causes of one name with the one that came before."""
-    other = _fired("nonfinite_kl", "critical", 10, "rl_kl_per_token", 1.0, 0.0, cause="RLRewardNonFinite")
+    other = _fired("nonfinite", "critical", 10, "rl_kl_per_token", 1.0, 0.0, cause="RLRewardNonFinite")
     reward = _fired("nonfinite_reward", "critical", 10, "rl_reward_mean", 1.0, 0.0)
-    late = _fired("nonfinite_loss", "critical", 60, "rl_loss", 1.0, 0.0, cause="RLKLNonFinite")
+    late = _fired("nonfinite_value_loss", "critical", 60, "rl_value_loss", 1.0, 0.0, cause="RLNotANumber")
     assert incidents([late, other, reward]) == [(reward, [other, late])]
 
     early = _fired("kl_high", "warning", 5, "rl_kl_per_token", 2.0, 1.0)
@@ -168,7 +168,7 @@ def test_why_it_was_not_judged(signal: str, framework: str, keys: tuple[str, ...
         (_fired("reward_flat", "warning", 3, "", 7.125, 7.0), "a chance of 1 in 10^7.12, "),
         (_fired("reward_function_dead", "warning", 3, "", 1.0, 0.5), "1 reward function, limit: reward_function_dead"),
         (_fired("reward_plateau", "warning", 3, "rl_reward_mean", 0.1, 0.5), "0.1 spreads, limit 0.5 (reward_plateau"),
-        (_fired("nonfinite_loss", "critical", 3, "rl_loss", 1.0, 0.0), "1 value was NaN or infinite in rl_loss"),
+        (_fired("nonfinite", "critical", 3, "rl_loss", 1.0, 0.0), "1 value was NaN or infinite in rl_loss"),
     ],
 )
 def test_numbers(fired: Fired, words: str) -> None:

@@ -196,7 +196,7 @@ def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
     )
     points = _points(_written(path, tmp_path / "out"))
 
-    judged = points[_sample("rl_condition", "r", condition="nonfinite_weights", severity="critical")]
+    judged = points[_sample("rl_condition", "r", condition="nonfinite", severity="critical")]
     assert judged[-1] == (1e9 + 2, 1)
 
 

@@ -53,7 +53,7 @@ def test_the_worst_comes_first(
     assert gone.split()[:2] == [f"http://{fleet.gone}", "gone"]
     assert gone.endswith(f"  does not answer: {REFUSED}".rstrip())
     assert re.match(r"sick +act +running +2 +(\S+ +)?0\.5 +0\.0625 ", sick), "the pace, where two steps took some time"
-    assert "The loss is NaN or infinite. It began in step 2." in sick
+    assert "rl_loss is NaN or infinite. It began in step 2." in sick
     assert re.match(r"well +fine +running +2 +(\S+ +)?0\.5 +0\.0625 ", well)
     assert odd.split()[:2] == [r"[red]\u202egnp\u001b[2J", "fine"], "a name is text"
 

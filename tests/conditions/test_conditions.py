@@ -50,18 +50,16 @@ EXPECTED = {"rl_completion_copied_expected_fraction": [0.1]}
 ANSWERS = {"rl_reward_function_dist/answer": [0.0, 1.0]}
 CHANGED = {"rl_weight_changed_fraction": [1.0]}
 PLANTS = {
-    "nan gradient": Plant("grpo", {"nonfinite_grad/critical": 1}, _once(grad_norm=nan)),
-    "nan loss": Plant("grpo", {"nonfinite_loss/critical": 1}, _once(loss=nan)),
+    "nan gradient": Plant("grpo", {"nonfinite/critical": 1}, _once(grad_norm=nan)),
+    "nan loss": Plant("grpo", {"nonfinite/critical": 1}, _once(loss=nan)),
     "infinite reward": Plant("grpo", {"nonfinite_reward/critical": 1}, _once(reward=inf)),
-    "nan kl": Plant("ppo", {"nonfinite_kl/critical": 1}, _once(objective__kl=nan)),
-    "nan ratio": Plant("ppo", {"nonfinite_ratio/critical": 1}, _once(val__ratio=nan)),
+    "nan kl": Plant("ppo", {"nonfinite/critical": 1}, _once(objective__kl=nan)),
+    "nan ratio": Plant("ppo", {"nonfinite/critical": 1}, _once(val__ratio=nan)),
     "nan value loss": Plant("ppo", {"nonfinite_value_loss/critical": 1}, _once(loss__value_avg=nan)),
-    "nan policy loss": Plant("ppo", {"nonfinite_policy_loss/critical": 1}, _once(loss__policy_avg=-inf)),
-    "nan advantage": Plant("ppo-legacy", {"nonfinite_advantage/critical": 1}, _once(ppo__policy__advantages_mean=nan)),
-    "nan elsewhere": Plant("grpo", {"nonfinite_other/critical": 1}, _once(entropy=nan)),
-    "nan weight": Plant(
-        "grpo", {"nonfinite_weights/critical": 3}, seen=lambda i: {"rl_weight_norm": [nan if i == 3 else 7.0]}
-    ),
+    "nan policy loss": Plant("ppo", {"nonfinite/critical": 1}, _once(loss__policy_avg=-inf)),
+    "nan advantage": Plant("ppo-legacy", {"nonfinite/critical": 1}, _once(ppo__policy__advantages_mean=nan)),
+    "nan elsewhere": Plant("grpo", {"nonfinite/critical": 1}, _once(entropy=nan)),
+    "nan weight": Plant("grpo", {"nonfinite/critical": 3}, seen=lambda i: {"rl_weight_norm": [nan if i == 3 else 7.0]}),
     "nan reward in an evaluation": Plant(
         "grpo",
         {"nonfinite_eval_reward/warning": 3},
@@ -492,4 +490,4 @@ def test_a_metric_says_whether_nan_is_normal_in_it(algorithm: str, key: str) -> 
     assert counted == [1.0]
     assert run.began == {}
     run.line({ENTROPY[algorithm]: nan})
-    assert run.began == {("nonfinite_other", "critical"): 12}
+    assert run.began == {("nonfinite", "critical"): 12}

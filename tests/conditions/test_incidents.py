@@ -44,15 +44,21 @@ def _alerts(run: Planted) -> set[str]:
 
 
 def _nonfinite(*names: str) -> set[str]:
-    return {f"nonfinite_{name}/critical" for name in names}
+    return {f"{_full(name)}/critical" for name in names}
+
+
+def _full(name: str) -> str:
+    return f"nonfinite_{name}" if name in ("reward", "value_loss") else "nonfinite"
+
+
+def _subject(run: Planted) -> str:
+    """The number that `nonfinite` is about."""
+    return next((each.subject for each in run.snapshot.incidents if each.condition == "nonfinite"), "")
 
 
 def test_the_order_of_a_step() -> None:
     """As a step computes them."""
-    assert NONFINITE_ALERTS[:9] == (
-        *("RLWeightsNonFinite", "RLRewardNonFinite", "RLKLNonFinite", "RLAdvantageNonFinite", "RLRatioNonFinite"),
-        *("RLPolicyLossNonFinite", "RLValueLossNonFinite", "RLLossNonFinite", "RLGradientNonFinite"),
-    )
+    assert NONFINITE_ALERTS[:3] == ("RLRewardNonFinite", "RLValueLossNonFinite", "RLNotANumber")
 
 
 LOSS, REWARD, LOST = {"loss": nan}, {"reward": nan}, {"seen": {"rl_weight_norm": [nan]}}
@@ -60,54 +66,99 @@ COMPARED = {"rl_weight_changed_fraction": [1.0]}
 """Before an update only NaN is counted in the norm of weights; that they were compared says that they were numbers."""
 ENDED = {"rl_weight_norm": [nan], "rl_grad_norm_dist": [nan, nan]}
 PPO = dict.fromkeys(("objective/scores", "objective/kl", "val/ratio", "loss/policy_avg", "loss/value_avg"), nan)
-CASES: dict[str, tuple[str, list[dict[str, Any]], set[str], dict[str, str]]] = {
+CASES: dict[str, tuple[str, list[dict[str, Any]], set[str], dict[str, str], str]] = {
     "weights that were NaN before the update: all else in that step follows from them": (
         "ppo",
         [{**PPO, "seen": {"rl_weight_norm": [nan] * 2, "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]}}],
-        {"weights"},
-        dict.fromkeys(("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad"), "weights"),
+        {"other"},
+        dict.fromkeys(("reward", "value_loss"), "other"),
+        "rl_weight_norm",
     ),
     "weights that were numbers before the update come last: the reward ends them within its step": (
         "ppo",
         [{"objective/scores": nan, "loss/policy_avg": nan, "seen": {**COMPARED, **ENDED}}],
         {"reward"},
-        dict.fromkeys(("weights", "policy_loss", "grad"), "reward"),
+        {"other": "reward"},
+        "rl_policy_loss",
     ),
     "that they were numbers in the step before says nothing of this one": (
         "grpo",
         [{"seen": {"rl_weight_norm": [3.0], **COMPARED}}, {**REWARD, "seen": {"rl_weight_norm": [nan, nan]}}],
-        {"weights"},
-        {"reward": "weights"},
+        {"other"},
+        {"reward": "other"},
+        "rl_weight_norm",
     ),
-    "weights that end without a NaN in the update before": ("grpo", [LOSS, {}, LOST], {"weights"}, {}),
-    "weights that end long after a NaN began": ("grpo", [LOSS] * (WAKE + 1) + [LOSS | LOST], {"loss", "weights"}, {}),
-    "what began earlier is no symptom": ("grpo", [LOSS, LOSS | REWARD], {"loss", "reward"}, {}),
-    "what unseen NaN weights do, but a reward is of its own": (
+    "what a policy computes comes before the value loss": (
+        "ppo",
+        [dict.fromkeys(("objective/kl", "loss/policy_avg", "loss/value_avg"), nan)],
+        {"other"},
+        {"value_loss": "other"},
+        "rl_kl_per_sequence",
+    ),
+    "and the gradient after it": (
+        "ppo",
+        [{"loss/value_avg": nan, "seen": {"rl_grad_norm_dist": [nan]}}],
+        {"value_loss"},
+        {"other": "value_loss"},
+        "rl_grad_norm",
+    ),
+    "weights that end without a NaN in the update before": ("grpo", [LOSS, {}, LOST], {"other"}, {}, "rl_weight_norm"),
+    "weights that end long after a NaN began": ("grpo", [LOSS] * (WAKE + 1) + [LOSS | LOST], {"other"}, {}, "rl_loss"),
+    "a number of an update beside one that none is computed from is told again": (
         "grpo",
-        [{"grad_norm": nan}, dict.fromkeys(("grad_norm", "loss", "kl", "reward"), nan)],
-        {"grad", "reward"},
-        {"loss": "grad", "kl": "grad"},
+        [{"entropy": nan}, {"entropy": nan} | LOSS],
+        {"other"},
+        {},
+        "rl_loss",
+    ),
+    "what began earlier is no symptom": ("grpo", [LOSS, LOSS | REWARD], {"other", "reward"}, {}, "rl_loss"),
+    "what unseen NaN weights do, but a reward is of its own": (
+        "ppo",
+        [{"seen": {"rl_grad_norm_dist": [nan]}}, {**PPO, "seen": {"rl_grad_norm_dist": [nan]}}],
+        {"other", "reward"},
+        {"value_loss": "other"},
+        "rl_grad_norm",
+    ),
+    "what a NaN value loss does to all else in the next step": (
+        "ppo",
+        [{"loss/value_avg": nan}, dict.fromkeys(("objective/kl", "val/ratio", "loss/value_avg"), nan)],
+        {"value_loss"},
+        {"other": "value_loss"},
+        "rl_kl_per_sequence",
     ),
     "a cause that holds explains what begins, however late": (
         "grpo",
         [REWARD] * (WAKE + 10) + [REWARD | LOSS],
         {"reward"},
-        {"loss": "reward"},
+        {"other": "reward"},
+        "rl_loss",
     ),
 }
 
 
-@pytest.mark.parametrize(("algorithm", "lines", "alerts", "symptoms"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("algorithm", "lines", "alerts", "symptoms", "subject"), CASES.values(), ids=CASES.keys())
 def test_what_is_an_alert(
-    algorithm: str, lines: list[dict[str, Any]], alerts: set[str], symptoms: dict[str, str]
+    algorithm: str, lines: list[dict[str, Any]], alerts: set[str], symptoms: dict[str, str], subject: str
 ) -> None:
-    """And what is a symptom of which cause, of the non-finite."""
+    """And what is a symptom of which cause, of the non-finite; and which number the others are named by."""
     run = _faulty(*lines, algorithm=algorithm)
     causes = {name: cause[0] for (name, _), cause in run.watch.causes.items() if cause}
 
-    assert _alerts(run) == {f"nonfinite_{name}" for name in alerts}
+    assert _alerts(run) == {_full(name) for name in alerts}
     assert set(_symptoms(run)) == _nonfinite(*symptoms)
-    assert causes == {f"nonfinite_{name}": f"nonfinite_{cause}" for name, cause in symptoms.items()}
+    assert causes == {_full(name): _full(cause) for name, cause in symptoms.items()}
+    assert _subject(run) == subject
+
+
+def test_more_of_what_was_told_is_one_event() -> None:
+    """A NaN that spreads is told by the number it began in; but what is worse than all before is told again."""
+    spread = _faulty(LOSS, LOSS | {"grad_norm": nan, "kl": nan}, LOSS)
+    worse = _faulty({"entropy": nan}, {"entropy": nan}, {"entropy": nan} | LOSS, LOSS)
+
+    (one,) = [each for each in spread.snapshot.incidents if each.condition == "nonfinite"]
+    (two,) = [each for each in worse.snapshot.incidents if each.condition == "nonfinite"]
+    assert (one.subject, one.step, one.count) == ("rl_loss", 11, 1)
+    assert (two.subject, two.since, two.step, two.count) == ("rl_loss", 13, 13, 2)
 
 
 def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
@@ -121,30 +172,33 @@ def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "norms", "cause", "symptom"),
+    ("losses", "norms", "cause"),
     [
         # The loss was a number: what the next updates compute is NaN by the weights, and not the other way round.
-        ([0.1, nan, nan, nan], [nan, nan, nan, nan], "grad", "ratio"),
-        ([0.1, 0.2, 0.3, nan], [0.5, 0.6, nan, nan], "grad", "ratio"),
-        ([0.1, 0.2, 0.3, 0.4, nan, nan], [0.5, nan, nan], "grad", "ratio"),  # two micro-batches an update
-        ([0.1, 0.2], [0.5, nan], "grad", "ratio"),  # in the last one
+        ([0.1, nan, nan, nan], [nan, nan, nan, nan], "rl_grad_norm"),
+        ([0.1, 0.2, 0.3, nan], [0.5, 0.6, nan, nan], "rl_grad_norm"),
+        ([0.1, 0.2, 0.3, 0.4, nan, nan], [0.5, nan, nan], "rl_grad_norm"),  # two micro-batches an update
+        ([0.1, 0.2], [0.5, nan], "rl_grad_norm"),  # in the last one
         # The loss was none in the same update: the order of a step holds.
-        ([nan, nan], [nan, nan], "ratio", "loss"),
-        ([0.1, nan, nan], [0.5, nan, nan], "ratio", "loss"),
-        ([0.1, 0.2, 0.3, nan, nan, nan], [0.5, nan, nan], "ratio", "loss"),  # the second micro-batch of the second
-        ([0.1, nan], [], "ratio", "loss"),
+        ([nan, nan], [nan, nan], "rl_policy_ratio_mean"),
+        ([0.1, nan, nan], [0.5, nan, nan], "rl_policy_ratio_mean"),
+        (
+            [0.1, 0.2, 0.3, nan, nan, nan],
+            [0.5, nan, nan],
+            "rl_policy_ratio_mean",
+        ),  # the second micro-batch of the second
+        ([0.1, nan], [], "rl_policy_ratio_mean"),
     ],
 )
-def test_a_gradient_that_is_nan_in_one_of_several_updates(
-    losses: list[float], norms: list[float], cause: str, symptom: str
-) -> None:
+def test_a_gradient_that_is_nan_in_one_of_several_updates(losses: list[float], norms: list[float], cause: str) -> None:
     """It is known from the losses of micro-batches, and the norms of the gradients of updates, what came first."""
     seen = {"rl_loss_dist": losses, "rl_grad_norm_dist": norms, "rl_policy_ratio_dist": [1.0, nan]}
     line = {"val/ratio": nan, "loss/policy_avg": nan, "loss/value_avg": nan, "seen": seen}
     run = _faulty(line, algorithm="ppo")
 
-    assert _alerts(run) == {f"nonfinite_{cause}"}
-    assert _symptoms(run)[f"nonfinite_{symptom}/critical"] == 1
+    assert _alerts(run) == {"nonfinite"}
+    assert _subject(run) == cause
+    assert _symptoms(run)["nonfinite_value_loss/critical"] == 1
 
 
 def test_the_cause_comes_with_later_data_of_the_step() -> None:
@@ -152,13 +206,14 @@ def test_the_cause_comes_with_later_data_of_the_step() -> None:
     run = _faulty()
     update = StepUpdate(step=11, seen=counted({"rl_loss_dist": [nan], "rl_grad_norm_dist": [nan]}))
     run.store.record({}, 11, update)
-    assert _alerts(run) == {"nonfinite_loss"}
-    run.store.record({"reward": nan}, 11)
+    assert _alerts(run) == {"nonfinite"}
+    run.store.record({"reward": nan, "kl": nan}, 11)
 
     assert _alerts(run) == {"nonfinite_reward"}
-    assert _symptoms(run) == dict.fromkeys(_nonfinite("loss", "grad"), 1)
-    reward, loss, grad = ((f"nonfinite_{name}", "critical") for name in ("reward", "loss", "grad"))
-    assert run.watch.causes == {reward: None, loss: reward, grad: reward}
+    assert _symptoms(run) == {"nonfinite/critical": 1}
+    assert _subject(run) == "rl_kl_per_token"
+    reward = "nonfinite_reward", "critical"
+    assert run.watch.causes == {reward: None, ("nonfinite", "critical"): reward}
 
 
 def test_a_nan_gradient_ends_the_weights() -> None:
@@ -168,19 +223,17 @@ def test_a_nan_gradient_ends_the_weights() -> None:
     run.store.settle()
     run.fail()
 
-    assert _alerts(run) == {"nonfinite_loss"}
-    assert set(_symptoms(run)) == _nonfinite("grad", "weights") | {"run_failed/critical"}
+    assert _alerts(run) == {"nonfinite"}
+    assert _subject(run) == "rl_loss"
+    assert set(_symptoms(run)) == {"run_failed/critical"}
 
 
 def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
     """The reward was NaN once; the gradient still is when that is long ago. What begins then is of its own."""
-    run = _faulty({"reward": nan, "grad_norm": nan, "entropy": nan}, *[{"grad_norm": nan}] * WAKE)
-    assert _symptoms(run) == {"nonfinite_grad/critical": 1, "nonfinite_other/critical": 1}
+    run = _faulty({"reward": nan, "grad_norm": nan}, *[{"grad_norm": nan}] * WAKE)
+    assert _symptoms(run) == {"nonfinite/critical": 1}
     run.line({"grad_norm": nan})
-    assert _symptoms(run) == {"nonfinite_grad/critical": 0, "nonfinite_other/critical": 1}
-
-    run.line({"entropy": nan})
-    assert _symptoms(run)["nonfinite_other/critical"] == 0
+    assert _symptoms(run) == {"nonfinite/critical": 0}
 
 
 def test_symptoms_of_another_family_and_of_a_symptom() -> None:
@@ -267,9 +320,9 @@ def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
     assert set(_symptoms(run).values()) == {1}
     run.begin()
 
-    assert _symptoms(run) == {"nonfinite_loss/critical": 0, "run_failed/critical": 0}
+    assert _symptoms(run) == {"nonfinite/critical": 0, "run_failed/critical": 0}
     run.healthy(10).line({"loss": nan})
-    assert _symptoms(run)["nonfinite_loss/critical"] == 0
+    assert _symptoms(run)["nonfinite/critical"] == 0
 
 
 def test_what_was_not_over_goes_on() -> None:

@@ -194,7 +194,7 @@ def test_what_no_log_line_shows_is_named_with_its_step(tmp_path: Path, kind: str
     with pytest.raises(RuntimeError, match="probability tensor"):
         trainer.train()
     value = exporter.snapshot.value
-    faults = {"nonfinite_reward": REWARD, "nonfinite_loss": BURST, "nonfinite_weights": LOST}
+    faults = {"nonfinite_reward": REWARD, "nonfinite": LOST}
     if kind == "GRPO":  # RLOO has one ratio a sequence: no tail is asked of it
         faults["ratio_tail"] = THROWN
 
@@ -205,6 +205,7 @@ def test_what_no_log_line_shows_is_named_with_its_step(tmp_path: Path, kind: str
     assert value("rl_run_state", state="failed") == 1
     assert {name: step for (name, severity), step in began(exporter).items() if severity == "critical"} == faults
     assert set(began(exporter, Family.POLICY_STEP).values()) <= {THROWN}
+    assert value("rl_condition_events_total", condition="nonfinite", severity="critical") == 2, "at the burst too"
     assert value("rl_condition_last_event_value", condition="nonfinite_reward", severity="critical") == 2
-    assert [name for name in faults if not is_over(exporter, name, "critical")] == ["nonfinite_weights"]
+    assert [name for name in faults if not is_over(exporter, name, "critical")] == ["nonfinite"]
     exporter.close()

@@ -17,7 +17,7 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from tests.conditions import planted
 from tests.conditions.planted import Planted
 
-ENTROPY, GRADIENT = ("entropy_collapsed", "critical"), ("nonfinite_grad", "critical")
+ENTROPY, GRADIENT = ("entropy_collapsed", "critical"), ("nonfinite", "critical")
 
 
 def test_what_is_served_of_a_condition() -> None:
@@ -247,7 +247,7 @@ def test_counts_of_the_next_step_are_not_of_the_one_that_waits() -> None:
 
 def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
     """`observe()` in a loop of one's own."""
-    ratio = {"condition": "nonfinite_ratio", "severity": "critical"}
+    ratio = {"condition": "nonfinite", "severity": "critical"}
     exporter.log({"reward": 1.0}, step=1)
     exporter.observe("policy_ratio", [1.0, nan])
     assert exporter.snapshot.value("rl_condition", **ratio) is None

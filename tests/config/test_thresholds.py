@@ -27,7 +27,7 @@ from tests.conditions.planted import Planted
         ({"ratio_high": {"warning": False}}, {("ratio_high", "warning"): None}),
         ({"kl_negative": -2}, {("kl_negative", "warning"): -2.0}),
         ("run_stalled=1800", {("run_stalled", ""): 1800.0}),
-        ("nonfinite_grad=off", {("nonfinite_grad", "critical"): None}),
+        ("nonfinite=off", {("nonfinite", "critical"): None}),
     ],
 )
 def test_what_is_given_is_meant(given: Any, meant: dict[tuple[str, str], Any]) -> None:

@@ -244,13 +244,13 @@ def test_what_is_wrong_now_is_what_the_run_says(server: Server) -> None:
     """And the alerts that fire, each with the step, value and limit with which it began; symptoms are left out."""
     rows = _wrong_now(server, _view(world.BROKEN))
     broken = {row["condition"]: row for row in rows}
-    standing = {"nonfinite_loss": 2, "kl_high": 2, "kl_jump": 2}
+    standing = {"nonfinite": 2, "kl_high": 2, "kl_jump": 2}
     assert {name: row.get("now") for name, row in broken.items()} == {**standing, "run_failed": None}
     assert len(rows) == len(broken)
-    assert broken["nonfinite_loss"]["seen in step"] == 61
+    assert broken["nonfinite"]["seen in step"] == 61
     assert broken["kl_high"]["value then"] > broken["kl_high"]["limit then"] > 0
-    assert {name for name, row in broken.items() if row["alertname"]} >= {"nonfinite_loss", "kl_high"}
-    assert [row["condition"] for row in _wrong_now(server, _view(world.RANKS))] == ["nonfinite_loss"], (
+    assert {name for name, row in broken.items() if row["alertname"]} >= {"nonfinite", "kl_high"}
+    assert [row["condition"] for row in _wrong_now(server, _view(world.RANKS))] == ["nonfinite"], (
         "its own, and not that of the storm of all these runs"
     )
     assert _wrong_now(server, _view("grpo")) == []
@@ -272,7 +272,7 @@ def test_the_cause_comes_first(server: Server) -> None:
     """Then what else is wrong, the oldest first; that the run has ended is no cause, and its alert has no value."""
     rows = _wrong_now(server, _view(world.BROKEN))
 
-    assert rows[0]["condition"] == "nonfinite_loss"
+    assert rows[0]["condition"] == "nonfinite"
     assert rows[-1]["condition"] == "run_failed"
     assert rows[0]["limit then"] is None, "one NaN is too many"
     steps = [row["seen in step"] for row in rows[1:-1]]
@@ -296,7 +296,7 @@ def test_the_number_behind_the_verdict_is_that_of_the_cause(server: Server) -> N
             for target, one in zip(of["targets"], found, strict=True)
         ]
 
-    assert shown(world.BROKEN) == [{"nonfinite_loss"}, {"critical limit"}, set()]
+    assert shown(world.BROKEN) == [{"nonfinite"}, {"critical limit"}, set()]
     assert shown("grpo") == [set(), set(), {"reward"}]
     assert shown("nobody") == [set(), set(), set()]
 
@@ -325,9 +325,9 @@ def test_the_cause_is_told_in_words(server: Server) -> None:
         assert told
         return str(told["text"]), newest(found, "since")
 
-    assert why(world.BROKEN) == ("The loss is NaN or infinite.", "seen in step 61")
+    assert why(world.BROKEN) == ("rl_loss is NaN or infinite.", "seen in step 61")
     assert why("grpo") == ("Nothing is wrong in what is judged.", " ")
-    assert why("nan")[0] == "The probability ratio, or a KL computed from it, is NaN or infinite."
+    assert why("nan")[0] == "rl_policy_ratio_mean is NaN or infinite."
     assert why(world.SHARED, team="llm") == ("Nothing is wrong in what is judged.", " ")
     dead = "letter_reward no longer tells completions apart, and the task is not solved."
     assert why(world.SHARED, team="vision") == (dead, "seen in step 68")

@@ -84,7 +84,7 @@ def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) ->
         same = all(each == first for each in others) and all(each == cause for each in causes)
         if steady.get("found") != (first, cause):
             steady.update(found=(first, cause), since=time.monotonic())
-        known = ("RLLossNonFinite", world.BROKEN) in first and ("nonfinite_loss", world.BROKEN) in cause
+        known = ("RLNotANumber", world.BROKEN) in first and ("nonfinite", world.BROKEN) in cause
         return same and known and time.monotonic() > steady["since"] + _STEADY_SECONDS
 
     eventually(done)

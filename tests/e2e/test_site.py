@@ -58,7 +58,7 @@ def test_a_site_with_labels_of_its_own(generation: str, alertmanager: str, tmp_p
         eventually(lambda: len(server.query("rl_step")) == len(TARGETS))
         for name, exporter in runs.items():
             exporter.log({"loss": 0.1, "grad_norm": 1.0 if name == "well" else nan}, step=7)
-        page = desk.page("mine", "RLGradientNonFinite")
+        page = desk.page("mine", "RLNotANumber")
         assert {**TARGETS["sick"][1], "run": "mine"}.items() <= page.labels.items()
         assert page.description.startswith("Run mine, step 7: ")
         _the_message(desk)

@@ -93,7 +93,7 @@ def test_who_was_away_calls_nobody(tmp_path: Path) -> None:
         _a_network_was_away(watch, [runs[run] for run in HEALTHY[:6]])
         _an_exporter_was_restarted(watch, runs[HEALTHY[-1]])
         runs[HEALTHY[6]].log(NAN)
-        assert watch.desk.page(HEALTHY[6], "RLGradientNonFinite").labels["severity"] == "critical"
+        assert watch.desk.page(HEALTHY[6], "RLNotANumber").labels["severity"] == "critical"
 
 
 def _prometheus_was_away(watch: Watch, minutes: float) -> None:
@@ -158,15 +158,15 @@ def test_half_an_hour_of_trouble(tmp_path: Path) -> None:
 
 def _the_sixth_is_paged_by_name(at: Desk, began: float) -> None:
     """Within two minutes, although five of its cluster are sick; of those there was one page, which named them."""
-    page = at.page(SIXTH, "RLGradientNonFinite")
+    page = at.page(SIXTH, "RLNotANumber")
     assert page.at - began < 2 * MINUTE + SLACK
     assert page.description == f"Run {SIXTH}, step 2: 1 NaN or infinite value."
-    assert set(at.pages(SIXTH)) == {"RLGradientNonFinite"}
+    assert set(at.pages(SIXTH)) == {"RLNotANumber"}
     assert [at.pages(run) for run in SICK] == [{MANY_RUNS.alert: "firing"}] * len(SICK)
     titles = [each for each in at.incidents().values() if "] five" in each[0] or "(five)" in each[0]]
     assert sorted(each[-1] for each in titles) == [
         f"[critical] five: {MANY_RUNS.alert}: {', '.join(SICK)}",
-        f"[critical] {SIXTH} (five): RLGradientNonFinite",
+        f"[critical] {SIXTH} (five): RLNotANumber",
     ]
 
 
@@ -205,25 +205,25 @@ def test_only_the_cause_is_told(tmp_path: Path) -> None:
         _log(exporters["symptom first"], SYMPTOM, 10)
         for run in runs[3:]:
             _log(exporters[run], NAN)
-        eventually(lambda: server.value('rl_condition{condition="nonfinite_grad",run="cause first"}') == 1)
+        eventually(lambda: server.value('rl_condition{condition="nonfinite",run="cause first"}') == 1)
         eventually(
             lambda: server.value('rl_condition{condition="truncation",severity="critical",run="symptom first"}') == 1
         )
         _log(exporters["cause first"], SYMPTOM | NAN, 10)
         _log(exporters["symptom first"], SYMPTOM | NAN)
-        at.page("cause first", "RLGradientNonFinite")
-        at.page("symptom first", "RLGradientNonFinite")
+        at.page("cause first", "RLNotANumber")
+        at.page("symptom first", "RLNotANumber")
         _log(exporters["symptom only"], SYMPTOM, 10)
         at.page("symptom only", "RLTruncation")
 
         # The process knows a symptom that comes after its cause; one that came before is held back by Alertmanager.
         for run, expected in (
-            ("cause first", {"RLGradientNonFinite"}),
-            ("symptom first", {"RLGradientNonFinite", "RLTruncation"}),
+            ("cause first", {"RLNotANumber"}),
+            ("symptom first", {"RLNotANumber", "RLTruncation"}),
         ):
             firing = server.query(f'ALERTS{{run="{run}",alertstate="firing",severity="critical"}}')
             assert {each["metric"]["alertname"] for each in firing} == expected
-            assert at.pages(run) == {"RLGradientNonFinite": "firing"}
+            assert at.pages(run) == {"RLNotANumber": "firing"}
         sick = set(runs[3:])
         eventually(lambda: {run for run in sick if at.pages(run)} == sick)
         assert [at.pages(run) for run in sorted(sick)] == [{MANY_RUNS.alert: "firing"}] * 5
@@ -257,7 +257,7 @@ def test_one_page_of_a_pair(tmp_path: Path) -> None:
             both_find("count(rl_run_start_timestamp_seconds)", len(runs))
             for name, exporter in runs.items():
                 _log(exporter, NAN)
-                at.page(name, "RLGradientNonFinite")
+                at.page(name, "RLNotANumber")
             runs["moved"].close()
             stack.enter_context(exporting(ports["moved to"], "moved"))
             both_find(firing, 1)  # that of the old attempt has ended with it
@@ -269,5 +269,5 @@ def test_one_page_of_a_pair(tmp_path: Path) -> None:
 
         for run in runs:
             assert len(at.told(run)) == 1
-            assert at.pages(run) == {"RLGradientNonFinite": "firing"}
+            assert at.pages(run) == {"RLNotANumber": "firing"}
         assert len(at.incidents()) == 2

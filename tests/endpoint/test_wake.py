@@ -47,11 +47,11 @@ URGENT: dict[str, Callable[[Value], bool]] = {
     'exporter.run.begin(RunFacts(algorithm="grpo", step=0, output_dir="out"))': (
         lambda value: value("rl_run_state", state="running") == 1.0
     ),
-    'exporter.log({"loss": math.nan}, step=2)': (
-        lambda value: value("rl_condition", condition="nonfinite_loss", severity="critical") == 1.0
+    'exporter.log({"reward": math.nan}, step=2)': (
+        lambda value: value("rl_condition", condition="nonfinite_reward", severity="critical") == 1.0
     ),
     'sink.observe("rl_grad_norm", [math.nan]); sink.advance(StepUpdate(step=3))': (
-        lambda value: value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0
+        lambda value: value("rl_condition", condition="nonfinite", severity="critical") == 1.0
     ),
     "sink.saved(3)": lambda value: value("rl_last_checkpoint_step") == 3.0,
     'exporter.run.end(RuntimeError("planted"))': lambda value: value("rl_run_state", state="failed") == 1.0,

@@ -111,7 +111,7 @@ INVENTED = (
     Fault("reference synced each step", LEGACY, anywhere.reference_follows(1.0), ("reference_moved",)),
     Fault("the same queries each step", LEGACY, ppo.same_queries, ("prompts_stuck",)),
     Fault("responses against other queries", LEGACY, None, unseen="answers of the toy depend little on the prompt"),
-    Fault("NaN weight after unwrap_model", PPO, ppo.nan_after_a_look, ("nonfinite_weights",)),
+    Fault("NaN weight after unwrap_model", PPO, ppo.nan_after_a_look, ("nonfinite",)),
 )
 """Those of the review, section "Invented faults"."""
 
@@ -140,7 +140,7 @@ ASKED = (
     Fault("KL coefficient becomes 0", LEGACY, ppo.coefficient_lost, ("kl_coef_lost",)),
     Fault("KL coefficient becomes -0.3", GRPO, groups.beta(-0.3), ("kl_coef_lost",)),
     Fault("completions never end", RLOO, groups.endless, _ENDLESS),
-    Fault("NaN weight", LEGACY, anywhere.nan_weight, ("nonfinite_weights",)),
+    Fault("NaN weight", LEGACY, anywhere.nan_weight, ("nonfinite",)),
 )
 """Those of its other tables that are not among them."""
 

@@ -91,7 +91,7 @@ def test_both_parts_of_a_step(run: tuple[str, Any, Sources]) -> None:
     module.log(ARGS, {"train/loss": 0.125, "train/grad_norm": NAN, "train/step": 2}, step_key="train/step")
     shown = exporter.snapshot
     assert (shown.value("rl_reward_mean"), shown.value("rl_loss"), shown.value("rl_step")) == (0.75, 0.125, 3.0)
-    assert shown.value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0
+    assert shown.value("rl_condition", condition="nonfinite", severity="critical") == 1.0
 
     module.finish_tracking(*([ARGS] if name == "slime" else []))
     assert len(module.logged) == 6, "what they log themselves is untouched"

@@ -264,7 +264,7 @@ def test_sigterm_leaves_time_for_all(tmp_path: Any) -> None:
         assert child.returncode == -signal.SIGTERM, said
     assert [body["title"] for _, body in asked] == ["act: mine, step 11"]
     assert "SIGTERM" in asked[0][1]["message"]
-    assert "The loss is NaN or infinite" in asked[0][1]["message"]
+    assert "rl_loss is NaN or infinite" in asked[0][1]["message"]
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "fails"])

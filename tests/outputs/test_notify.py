@@ -202,8 +202,8 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     assert len(sent.messages) == 2
     assert sent.messages[1].body.startswith("A reward is NaN or infinite. It began in step 13.")
     assert len(list(notify.news(store.snapshot, clock.now, severities))) == 2, "what followed from it is no news"
-    also = notify.told(store.snapshot, clock.now, PAGE, ["nonfinite_loss", "nonfinite_reward"]).body.splitlines()[1]
-    assert also == "Also: The loss is NaN or infinite."
+    also = notify.told(store.snapshot, clock.now, PAGE, ["nonfinite", "nonfinite_reward"]).body.splitlines()[1]
+    assert also == "Also: rl_loss is NaN or infinite."
     for attempt in range(10):  # each attempt is a run of its own, and its NaN is new
         clock.now += 90
         store.begin(RunFacts(algorithm="grpo", step=0), {"run": "mine", "rank": "0"})
@@ -294,7 +294,7 @@ def test_one_fault_at_the_end_is_one_message() -> None:
             clock.now += 0.2
         _look(ticker)
         [message] = sent.messages
-        assert "The loss is NaN or infinite. It began in step 11." in message.body
+        assert "rl_loss is NaN or infinite. It began in step 11." in message.body
         assert ("The run has failed with RuntimeError" in message.body) == follows
         assert not message.last, "a notebook shows it: it says more than the end"
         clock.now += 3600
@@ -314,7 +314,7 @@ def test_an_incident_that_waits_is_told_when_the_exporter_is_closed() -> None:
     store.record({**BAD, "reward": nan}, 12)
     ticker.close()
     assert [message.body.split(".")[0] for message in sent.messages] == [
-        "The loss is NaN or infinite",
+        "rl_loss is NaN or infinite",
         "A reward is NaN or infinite",
     ]
 
@@ -328,13 +328,13 @@ def test_what_is_over_while_it_waits_for_the_end_is_told(explained: bool) -> Non
     ticker = Notifier(
         [sent], lambda: replace(store.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
     )
-    told[:] = [Incident("nonfinite_loss", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 1.0, 0.0)]
+    told[:] = [Incident("nonfinite", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 1.0, 0.0)]
     _look(ticker)
     told[:] = [replace(told[0], standing=Standing.OVER, word=FINE, over=12, cause="entropy_low" if explained else "")]
     for _ in range(30):
         clock.now += 0.1
         _look(ticker)
-    assert ["The loss is NaN or infinite" in message.body for message in sent.messages] == [True] * (not explained)
+    assert ["is NaN or infinite" in message.body for message in sent.messages] == [True] * (not explained)
 
 
 def test_a_clock_that_is_put_back_holds_nothing_up() -> None:
@@ -354,7 +354,7 @@ def test_a_run_that_on_critical_stopped_is_one_message() -> None:
         assert exporter.should_stop
         exporter.end()
     [(_, said)] = asked
-    assert "The loss is NaN or infinite" in said["message"]
+    assert "rl_loss is NaN or infinite" in said["message"]
     assert "The run was stopped by on_critical" in said["message"]
 
 
@@ -379,7 +379,7 @@ def test_a_process_that_crashes_after_a_nan_sends_one_message() -> None:
         assert done.returncode == 1, done.stderr
     [(_, said)] = asked
     assert said["title"] == "act: mine, step 11"
-    assert "The loss is NaN or infinite" in said["message"]
+    assert "rl_loss is NaN or infinite" in said["message"]
     assert "The run has failed with RuntimeError" in said["message"]
 
 

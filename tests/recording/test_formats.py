@@ -20,7 +20,7 @@ from tests.recording.logs import ONE_LINE, jsonl, logged, read
 from tests.served import gauges
 
 FORMATS = DATA / "formats"
-GRADIENT = "RLGradientNonFinite"
+GRADIENT = "RLNotANumber"
 
 
 # What is in the files
@@ -29,7 +29,7 @@ GRADIENT = "RLGradientNonFinite"
 @pytest.mark.parametrize(
     ("name", "algorithm", "steps", "alerts"),
     [
-        ("trl_console.log", "grpo", [10, 20, 20, 30], {("RLKLNonFinite", 30), (GRADIENT, 30), ("RLRunFailed", 31)}),
+        ("trl_console.log", "grpo", [10, 20, 20, 30], {("RLNotANumber", 30), (GRADIENT, 30), ("RLRunFailed", 31)}),
         ("trl_stdout.log", "grpo", [1, 2, 3, 3], set()),
         ("verl_console.log", "grpo", [0, 1, 2, 3], {(GRADIENT, 3)}),
         ("verl_file.jsonl", "grpo", [1, 2, 3], {(GRADIENT, 3)}),

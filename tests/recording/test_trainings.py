@@ -74,7 +74,7 @@ def test_the_alert_is_that_of_its_training(tmp_path: Path, capsys: pytest.Captur
     reports = json.loads(capsys.readouterr().out)
     assert [(each["algorithm"], [fired["alert"] for fired in each["alerts"]]) for each in reports] == [
         ("grpo", []),
-        ("sft", ["RLLossNonFinite"]),
+        ("sft", ["RLNotANumber"]),
     ]
     assert [each["part"][:15] for each in reports] == ["training 2 of 2", "training 1 of 2"]
 

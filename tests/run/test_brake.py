@@ -41,7 +41,7 @@ def test_a_loop_of_ones_own_is_told_to_stop(capfd: pytest.CaptureFixture[str]) -
     before = exporter.should_stop
     exporter.log(BAD)
     assert (before, exporter.should_stop) == (False, True)
-    assert "on_critical sets should_stop in step 7: The loss is NaN or infinite.\n" in capfd.readouterr().err
+    assert "on_critical sets should_stop in step 7: rl_loss is NaN or infinite.\n" in capfd.readouterr().err
     exporter.end()
     assert exporter.state.value == "stopped"
     assert exporter.snapshot.value("rl_run_exception_info", exception="on_critical") == 1
@@ -61,7 +61,7 @@ def test_each_incident_is_asked_about_once_and_each_training_begins_anew() -> No
     exporter = _made(on_critical=["stop", "save"])
     asked = [_asked(exporter, line) for line in (BAD, BAD, HEALTHY)]
     why = (
-        "The loss is NaN or infinite. It began in step 7.\nStop the run. No checkpoint is known: start again, and save "
+        "rl_loss is NaN or infinite. It began in step 7.\nStop the run. No checkpoint is known: start again, and save "
     )
     assert asked == [Orders(save=True, stop=True, why=f"{why}some along the way."), Orders(), Orders()]
     exporter.run.brake.obeyed(asked[0])
@@ -82,7 +82,7 @@ def test_a_function_gets_the_incident_and_decides() -> None:
     asked = [_asked(exporter, LOST) for _ in range(3)]
     assert [(each.save, each.stop) for each in asked] == [(True, False), (False, False), (False, False)]
     assert [(each.condition, each.severity.value) for each in got] == [
-        ("nonfinite_loss", "critical"),
+        ("nonfinite", "critical"),
         ("nonfinite_reward", "critical"),
     ]
     assert got[0].step == 7
@@ -108,7 +108,7 @@ def test_only_the_conditions_that_are_meant() -> None:
     exporter = _made(on_critical="stop", on_critical_for="nonfinite_reward")
     assert not _asked(exporter, BAD).stop
     assert _asked(exporter, LOST).stop
-    assert [each.condition for each in exporter.snapshot.incidents if each.speaks].count("nonfinite_loss") == 1
+    assert [each.condition for each in exporter.snapshot.incidents if each.speaks].count("nonfinite") == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_only_the_conditions_that_are_meant() -> None:
     [
         ({"on_critical": "halt"}, "argument on_critical='halt' is not usable: 'halt' is none of save, stop"),
         ({"on_critical": 3}, "must be save, stop, both with a comma between them, or a function"),
-        ({"on_critical_for": "kl_hihg"}, "'kl_hihg' is none of nonfinite_weights, "),
+        ({"on_critical_for": "kl_hihg"}, "'kl_hihg' is none of nonfinite_reward, "),
         ({"on_critical_for": "reward_gain"}, "'reward_gain' is none of"),
         ({"on_critical_patience": -1}, "must be between 0"),
         ({"keep_good": "maybe"}, "must be 1 or 0"),

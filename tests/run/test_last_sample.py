@@ -187,15 +187,18 @@ def test_a_prometheus_that_is_restarted_sees_the_end(
     port = free_port()
     command = [sys.executable, "-c", ENDING, str(port), str(tmp_path), *error]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
-            eventually(lambda: server.query("count_over_time(rl_step[1m]) > 3"))
-        (tmp_path / "end").touch()
-        eventually(lambda: f'state="{state}"}} 1.0' in served(port))
-        time.sleep(6.0)
-        assert process.poll() is None
-        with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
-            assert process.wait(60) == bool(error)
-            [found] = server.query(f'last_over_time(rl_run_state{{state="{state}"}}[5m])')
-            assert found["value"][1] == "1"
+        try:
+            with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
+                eventually(lambda: server.query("count_over_time(rl_step[1m]) > 3"))
+            (tmp_path / "end").touch()
+            eventually(lambda: f'state="{state}"}} 1.0' in served(port))
+            time.sleep(6.0)
+            assert process.poll() is None
+            with prometheus(generation, tmp_path / "server", [f"127.0.0.1:{port}"]) as server:
+                assert process.wait(60) == bool(error)
+                [found] = server.query(f'last_over_time(rl_run_state{{state="{state}"}}[5m])')
+                assert found["value"][1] == "1"
+        finally:  # also where there is no Prometheus, for which the test is skipped
+            process.kill()
         assert process.stderr is not None
         process.stderr.close()

@@ -231,13 +231,13 @@ def test_all_that_is_of_a_step_waits_for_its_counts(grpo: Exporter, monkeypatch:
         sink.log({"loss": 0.5}, step=1, update=StepUpdate(step=1))
         sink.log({"entropy": math.nan}, step=1)
         sink.log({"eval_loss": 0.5, "eval_runtime": 1.0}, step=1)
-        grpo.observe("policy_ratio", [math.nan])
+        grpo.observe("reward", [math.nan])
         grpo.run.current()
         assert _began(grpo) == {}
     grpo.run.current()
-    assert _began(grpo) == {("nonfinite_grad", "critical"): 1, ("nonfinite_other", "critical"): 1}
+    assert _began(grpo) == {("nonfinite", "critical"): 1}
     sink.log({"loss": 0.5}, step=2)
-    assert _began(grpo)["nonfinite_ratio", "critical"] == 2
+    assert _began(grpo)["nonfinite_reward", "critical"] == 2
 
 
 def test_what_the_next_step_has_flushed_is_not_judged_as_of_the_step_before(
@@ -255,7 +255,7 @@ def test_what_the_next_step_has_flushed_is_not_judged_as_of_the_step_before(
     assert _began(grpo) == {}
     sink.log({"loss": 0.5}, step=2, update=StepUpdate(step=2))
     grpo.run.current()
-    assert _began(grpo) == {("nonfinite_grad", "critical"): 2}
+    assert _began(grpo) == {("nonfinite", "critical"): 2}
 
 
 @pytest.mark.parametrize("end", [False, True])
@@ -263,7 +263,7 @@ def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
     """Counts that have not come by the next line, or by the end, are judged late, and as those of their own step."""
     sink = grpo.run.sink
     sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
-    sink.log({"loss": math.nan}, step=5, update=StepUpdate(step=5))
+    sink.log({"reward": math.nan}, step=5, update=StepUpdate(step=5))
     sink.saved(5)
     buffer = sink._pending.tally._devices["cpu"]._buffers[1]
     buffer[0] = -1.0  # the copy is under way
@@ -271,14 +271,14 @@ def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
     assert _began(grpo) == {}
     if end:
         grpo.run.preempt()
-        assert _began(grpo) == {("nonfinite_loss", "critical"): 5}
+        assert _began(grpo) == {("nonfinite_reward", "critical"): 5}
         return
     sink.advance(StepUpdate(step=6))
-    assert _began(grpo) == {("nonfinite_loss", "critical"): 5}
+    assert _began(grpo) == {("nonfinite_reward", "critical"): 5}
     buffer[0] = 1.0
     sink.advance(StepUpdate(step=7))
     grpo.run.current()
-    assert _began(grpo)["nonfinite_grad", "critical"] == 6
+    assert _began(grpo)["nonfinite", "critical"] == 6
     assert grpo.snapshot.value("rl_last_good_checkpoint_step") is None
 
 
@@ -287,7 +287,7 @@ def test_what_a_gpu_has_counted_before_the_end_is_judged(grpo: Exporter) -> None
     grpo.run.sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
     grpo.run.sink.advance(StepUpdate(step=1))
     grpo.end(RuntimeError("nan"))
-    assert _began(grpo) == {("nonfinite_grad", "critical"): 1}
+    assert _began(grpo) == {("nonfinite", "critical"): 1}
 
 
 def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:

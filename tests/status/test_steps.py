@@ -85,7 +85,7 @@ def test_what_was_critical_and_has_eased_names_the_checkpoint_before_it() -> Non
 def test_nan_does_not_say_twice_that_it_must_stop() -> None:
     """The steps say it with this run's checkpoint; the runbook says it for all."""
     store = _running()
-    goes_wrong(store, "nonfinite_grad", "critical", 10)
+    goes_wrong(store, "nonfinite", "critical", 10)
     texts = [step.text for step in said(store.snapshot).steps]
     assert [text.startswith("Stop") for text in texts] == [True, False, False]
     assert not any("rl_last_good_checkpoint_step" in text for text in texts)

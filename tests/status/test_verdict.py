@@ -61,9 +61,9 @@ TRUNCATION = {"truncation": 30}
 EQUALS = {"entropy_collapsed": 46, "reward_drop": 35}
 ORDERS: dict[str, tuple[Steps, Steps, list[str]]] = {
     "the worst, and among equals the cause, whatever began first": (
-        {"nonfinite_value_loss": 45, "nonfinite_weights": 13, "truncation": 3},
+        {"nonfinite_value_loss": 45, "nonfinite": 13, "truncation": 3},
         {"kl_high": 48},
-        ["nonfinite_weights", "nonfinite_value_loss", "truncation", "kl_high"],
+        ["nonfinite_value_loss", "nonfinite", "truncation", "kl_high"],
     ),
     "of equals the earliest": (EQUALS, {"kl_high": 5}, ["reward_drop", "entropy_collapsed", "kl_high"]),
     "by when it began at all: a warning that became critical later": (
@@ -86,9 +86,9 @@ ORDERS: dict[str, tuple[Steps, Steps, list[str]]] = {
     ),
     "not long after": ({"kl_high": 10}, {"length_low": 11 + WAKE}, ["kl_high", "length_low"]),
     "nor one that only explains other warnings, before NaN": (
-        {"nonfinite_loss": 45},
+        {"nonfinite": 45},
         {"learning_rate_jump": 44},
-        ["nonfinite_loss", "learning_rate_jump"],
+        ["nonfinite", "learning_rate_jump"],
     ),
 }
 
@@ -116,23 +116,23 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     assert found.word == "act"
     assert "It began in step 10 and is over, but what followed is not." in found.text
 
-    goes_wrong(store, "nonfinite_weights", "critical", 43)
+    goes_wrong(store, "nonfinite", "critical", 43)
     found = said(store.snapshot)
-    assert found.text == "A trained weight is NaN or infinite. In step 43: 7, limit 3."
-    assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
+    assert found.text == "A number that training computes is NaN or infinite. In step 43: 7, limit 3."
+    assert found.runbook.endswith("/alerts/runbooks/RLNotANumber.md")
 
 
 def test_symptoms_never_speak() -> None:
     """Not even alone, and not by the order of those that began."""
     store = _running(steps=50)
-    goes_wrong(store, "nonfinite_weights", "critical", 13, cause="kl_high")
+    goes_wrong(store, "nonfinite", "critical", 13, cause="kl_high")
     goes_wrong(store, "reward_flat", "critical", 14, cause="kl_high")
     assert said(store.snapshot).word == "fine"
 
     goes_wrong(store, "kl_high", "warning", 2)
     assert said(store.snapshot).conditions == ["kl_high"]
     began = [each.condition for each in store.snapshot.incidents]
-    assert began == ["kl_high", "reward_flat", "nonfinite_weights"]
+    assert began == ["kl_high", "reward_flat", "nonfinite"]
 
 
 def test_a_cause_begins_with_its_first_symptom() -> None:
@@ -278,10 +278,10 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     assert (found.word, found.code) == ("fine", state.value)
     assert found.text.startswith(f"{text} All ")
 
-    goes_wrong(store, "nonfinite_weights", "critical", 5)
+    goes_wrong(store, "nonfinite", "critical", 5)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
-    assert found.text.startswith(f"A trained weight is NaN or infinite. In step 5: 7, limit 3. {text}")
+    assert found.text.startswith(f"A number that training computes is NaN or infinite. In step 5: 7, limit 3. {text}")
 
 
 def test_a_run_of_two_steps_is_too_short_to_judge() -> None:
@@ -300,8 +300,8 @@ def test_a_run_of_two_steps_is_too_short_to_judge() -> None:
         ("rloo-healthy_multi-0", "fine", "finished", None),
         ("ppo-healthy_accum-0", "fine", "finished", None),
         ("grpo_mid-healthy_base-0", "fine", "finished", None),
-        ("ppo-value_nan-0", "act", "failed", "nonfinite_ratio"),
-        ("ppo_legacy-value_nan-0", "act", "failed", "nonfinite_advantage"),
+        ("ppo-value_nan-0", "act", "failed", "nonfinite"),
+        ("ppo_legacy-value_nan-0", "act", "failed", "nonfinite"),
         ("rloo-reward_inf-0", "act", "failed", "nonfinite_reward"),
         ("grpo-reward_nan_all-0", "act", "condition", "reward_lost"),
     ],
@@ -314,6 +314,7 @@ def test_recorded_runs(data: Path, run: str, word: str, code: str, first: str | 
     assert (found.word, found.code) == (word, code)
     assert found.conditions[:1] == ([first] if first else [])
     if code == "failed" and first:
-        condition = CONDITION_NAMED[first]
-        assert found.text.startswith((condition.summary, condition.about.format(subject="letter_reward") or "-"))
+        (subject,) = [each.subject for each in snapshot.incidents if each.condition == first]
+        assert subject
+        assert found.text.startswith(CONDITION_NAMED[first].says(subject))
         assert "The run has failed with RuntimeError after step" in found.text

@@ -74,7 +74,7 @@ OF_PPO = {
 }
 """The causes of faults that PPO shows another way."""
 FAULTS = {
-    "nan": _fault(60, "act", "nonfinite_grad"),
+    "nan": _fault(60, "act", "nonfinite"),
     "nan_reward": _fault(60, "act", "nonfinite_reward"),
     "lr_spike": _fault(60, "act", "learning_rate_jump"),
     # The coefficient of the penalty becomes negative at once. The KL that grows is a symptom.

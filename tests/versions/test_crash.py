@@ -53,7 +53,7 @@ def test_nan_weights_are_in_prometheus_and_page_once(tmp_path: Path) -> None:
             assert loss is not None
             assert loss != loss
 
-        page = at.page("crash", "RLWeightsNonFinite")
+        page = at.page("crash", "RLNotANumber")
         assert page.labels["severity"] == "critical"
         assert re.fullmatch(
             rf"Run crash, step {FAULT}: (1 NaN or infinite value|2 NaN or infinite values)\.", page.description
@@ -61,8 +61,8 @@ def test_nan_weights_are_in_prometheus_and_page_once(tmp_path: Path) -> None:
         holding = 'count(last_over_time(rl_condition{condition=~"nonfinite_.*",run="crash"}[1h]) == 1)'
         assert (often.value(holding) or 0) >= 6
         eventually(lambda: time.time() > died + LATELY + FLAP + UNSEEN)
-        assert at.pages("crash") == {"RLWeightsNonFinite": "firing"}
+        assert at.pages("crash") == {"RLNotANumber": "firing"}
         assert not at.told("crash", status="resolved")
-        assert often.value('ALERTS{alertstate="firing",alertname="RLWeightsNonFinite",run="crash"}') == 1
+        assert often.value('ALERTS{alertstate="firing",alertname="RLNotANumber",run="crash"}') == 1
         fired = often.query('count_over_time(ALERTS{alertstate="firing",severity="critical",run="crash"}[1h])')
-        assert {each["metric"]["alertname"] for each in fired} == {"RLWeightsNonFinite"}
+        assert {each["metric"]["alertname"] for each in fired} == {"RLNotANumber"}

@@ -247,7 +247,7 @@ class TestWeights:
         exporter = run.train(lambda: _spoil(run.policy.lm_head.weight))
 
         assert exporter.snapshot.value("rl_step") == FAULT - 1
-        assert _alerts(exporter) == {"nonfinite_weights": FAULT - 1}
+        assert _alerts(exporter) == {"nonfinite": FAULT - 1}
 
     @once
     def test_of_the_value_function(self, taught: Path) -> None:
@@ -257,13 +257,13 @@ class TestWeights:
         found = {name: step for (name, _), step in began(exporter, Family.NONFINITE).items()}
         counted = nonfinite(exporter)
 
-        assert {"nonfinite_weights", "nonfinite_advantage", "nonfinite_loss"} <= set(found)
+        assert set(found) == {"nonfinite", "nonfinite_value_loss"}
         assert set(found.values()) == {FAULT}
         assert {"rl_value_dist", "rl_return_dist", "rl_value_loss", "rl_grad_norm"} <= set(counted)
         assert counted["rl_value_loss"] == UPDATES or not MODERN  # legacy PPO skips some
         assert exporter.snapshot.value("rl_run_state", state="failed") == 1
         assert exporter.snapshot.value("rl_step") == FAULT
-        assert _causes(exporter) == {"nonfinite_weights": FAULT}
+        assert _causes(exporter) == {"nonfinite": FAULT}
 
     @once
     def test_and_the_update_fails(self, taught: Path) -> None:
@@ -280,7 +280,7 @@ class TestWeights:
         exporter = run.train(spoil)
 
         assert exporter.snapshot.value("rl_step") == FAULT - 1
-        assert began(exporter, Family.NONFINITE)["nonfinite_weights", "critical"] == FAULT - 1
+        assert began(exporter, Family.NONFINITE)["nonfinite", "critical"] == FAULT - 1
 
 
 @once
@@ -306,7 +306,7 @@ class TestTheEndOfTheWeights:
         run = Run(taught, FAULT + 1)
         exporter = run.train(lambda: next(run.policy.parameters()).register_hook(lambda gradient: gradient * math.nan))
 
-        assert _causes(exporter) == {"nonfinite_grad": FAULT}
+        assert _causes(exporter) == {"nonfinite": FAULT}
 
     def test_by_the_last_update(self, taught: Path) -> None:
         """Nothing else of the step is NaN, and the next rollout dies of it."""
@@ -326,7 +326,7 @@ class TestTheEndOfTheWeights:
         exporter = run.train(plant)
 
         assert exporter.snapshot.value("rl_step") == FAULT
-        assert began(exporter, Family.NONFINITE) == {("nonfinite_weights", "critical"): FAULT}
+        assert began(exporter, Family.NONFINITE) == {("nonfinite", "critical"): FAULT}
         assert set(nonfinite(exporter)) == {"rl_weight_norm"}
         assert exporter.snapshot.value("rl_run_state", state="failed") == 1
 
@@ -338,7 +338,7 @@ def _causes(exporter: Exporter) -> dict[str, int]:
         for (name, severity), step in began(exporter, Family.NONFINITE).items()
         if exporter.snapshot.value("rl_condition_symptom", condition=name, severity=severity) != 1
     }
-    assert began(exporter, Family.NONFINITE)["nonfinite_weights", "critical"] == FAULT
+    assert began(exporter, Family.NONFINITE)["nonfinite", "critical"] == FAULT
     assert exporter.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
     return found
 

@@ -47,7 +47,7 @@ def test_what_one_rank_sees_stops_both(tmp_path: Path, words: str, serve: str, b
     assert [each["nonfinite"] for each in had] == [{"rl_weight_norm": 1} if rank == bad else {} for rank in range(2)]
     assert had[0]["weights"] == had[1]["weights"]
     said = (tmp_path / "err").read_text()
-    assert "stops the training in step 2: A trained weight is NaN" in said
+    assert "stops the training in step 2: rl_weight_norm is NaN" in said
     checkpoints = {path.name: {each.name for each in path.iterdir()} for path in tmp_path.glob("trained/*checkpoint*")}
     assert checkpoints.keys() == ({"suspect-checkpoint-2"} if "save" in words else set())
     for files in checkpoints.values():

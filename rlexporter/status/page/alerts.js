@@ -9,7 +9,7 @@ function alerts(status) {
 
 // The value of such a condition is how many there were.
 function countsNonfinite(each) {
-  return each.name.startsWith("nonfinite_") && typeof each.value === "number";
+  return each.name.startsWith("nonfinite") && typeof each.value === "number";
 }
 
 const WORD_OF = { critical: "act", warning: "look", info: "unknown" };
