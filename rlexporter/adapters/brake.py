@@ -107,19 +107,17 @@ class TrainerBrake:
         self._why = ""
         """Why the training is being stopped; empty while it goes on."""
         self._ends = False
-        ends = caught and has_own_loop(trainer)
-        self._able = self._able_to(trainer, asks, caught)
+        self._able: dict[str, str] = {}
+        """Which orders cannot be carried out, as `Brake.orders` takes them."""
+        own_loop = has_own_loop(trainer)
+        if own_loop and not caught:
+            if trainer.args.process_index == 0 and (callable(asks) or STOP in asks):
+                logger.warning("on_critical cannot stop this trainer from callbacks=[...]: attach(trainer, ...) can")
+            self._able = {"stops": ""}
+        ends = caught and own_loop
         self._undo = [
             wrap(trainer.callback_handler, name, self._between) for name in ("on_step_end", "on_save") if ends
         ]
-
-    def _able_to(self, trainer: Any, asks: Any, caught: bool) -> dict[str, str]:
-        """Return which orders cannot be carried out, as `Brake.orders` takes them, and warn of what is asked for."""
-        if caught or not has_own_loop(trainer):
-            return {}
-        if trainer.args.process_index == 0 and (callable(asks) or STOP in asks):
-            logger.warning("on_critical cannot stop this trainer from callbacks=[...]: attach(trainer, ...) can")
-        return {"stops": ""}
 
     def step_done(self, state: Any, control: Any) -> None:
         """Do what is asked for after a step that was judged. Every rank calls this at the same point."""
@@ -316,19 +314,16 @@ class LegacyBrake:
         stats = step(*args, **kwargs)
         self._steps += 1
         with self._run.sink.guard("on_critical"):
-            self._ask()
+            if self._asks:
+                self._ranks = self._ranks or Ranks()
+                orders = self._ranks.ask(self._run, stops="sets should_stop")
+                self._run.brake.obeyed(orders)
+                if orders.save and self._trainer.accelerator.is_main_process:
+                    self._save(orders.why)
         if self._keeper is not None:
             with self._run.sink.guard("keep_good"):
                 self._keeper.step_done(self._steps, self._run.checkpoints)
         return stats
-
-    def _ask(self) -> None:
-        if self._asks:
-            self._ranks = self._ranks or Ranks()
-            orders = self._ranks.ask(self._run, stops="sets should_stop")
-            self._run.brake.obeyed(orders)
-            if orders.save and self._trainer.accelerator.is_main_process:
-                self._save(orders.why)
 
     def _save_pretrained(self, save: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = save(*args, **kwargs)

@@ -132,8 +132,13 @@ class GroupTaps(Taps):
         """Observe ``output``, the batch that was generated and scored; ``scores`` are those of its tokens."""
         with self.sink.observing("advantage"):
             self.sink.observe("rl_advantage_dist", output["advantages"])
-        if not hasattr(self.trainer, "_generate"):
-            self._see_lengths(output)
+        if not hasattr(self.trainer, "_generate"):  # up to trl 0.23: lengths are those of the masks
+            with self.sink.observing("prompt_length"):
+                self.sink.observe("rl_prompt_length_dist", output["prompt_mask"].sum(1))
+            with self.sink.observing("completion_length"):
+                if getattr(self.trainer, "mask_truncated_completions", False):
+                    raise NotSeenError("truncated completions are masked, and this version of TRL shows the mask only")
+                self.sink.observe("rl_completion_length_dist", output["completion_mask"].sum(1))
         with self.sink.guard("tap"):
             self._consistency.see_copies(output["completion_ids"])
         with self.sink.guard("tap"):
@@ -154,14 +159,6 @@ class GroupTaps(Taps):
         self.sink.observe("rl_ref_logprob_dist", reference, mask)
         self._consistency.see_reference_noise(reference, output)
 
-    def _see_lengths(self, output: Any) -> None:
-        with self.sink.observing("prompt_length"):
-            self.sink.observe("rl_prompt_length_dist", output["prompt_mask"].sum(1))
-        with self.sink.observing("completion_length"):
-            if getattr(self.trainer, "mask_truncated_completions", False):
-                raise NotSeenError("truncated completions are masked, and this version of TRL shows the mask only")
-            self.sink.observe("rl_completion_length_dist", output["completion_mask"].sum(1))
-
     def _sample(self, sample: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Count the time of sampling apart: ranks wait for each other only after it, in what is left of the rollout."""
         if not self._training:
@@ -176,7 +173,9 @@ class GroupTaps(Taps):
                 self.sink.observe("rl_prompt_length_dist", [len(ids) for ids in output[0]])
                 self._consistency.see_prompt_ends(output[0])
             with self.sink.observing("completion_length"):
-                self.sink.observe("rl_completion_length_dist", _lengths(output))
+                tools = output[2] if len(output) >= 7 else None  # GRPO's mask, which leaves out a tool's tokens
+                lengths = [len(ids) for ids in output[1]] if tools is None else [sum(mask) for mask in tools]
+                self.sink.observe("rl_completion_length_dist", lengths)
         return output
 
     def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -198,25 +197,27 @@ class GroupTaps(Taps):
         finally:
             scores, self._scores = self._scores, None
         with self.sink.guard("tap"):
-            self._see_update(scores, self._inputs(compute_loss, args, kwargs))
+            inputs = self._inputs(compute_loss, args, kwargs)
+            looks = {"logprob": self._see_logprob, "entropy": self._see_entropy, "ratio": self._see_ratio}
+            if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
+                looks["kl"] = self._see_kl
+            trained = next((score for score in scores if score[0].requires_grad), None)
+            scored = None
+            if trained is not None:
+                mask = inputs["completion_mask"]
+                if "tool_mask" in inputs:  # the loss does not count a tool's tokens
+                    mask = mask * inputs["tool_mask"]
+                scored = _Scored(trained[0].detach().float(), trained[1], mask.bool())
+            for signal, look in looks.items():
+                with self.sink.observing(signal):
+                    if scored is None:
+                        raise NotSeenError(NOT_SCORED)
+                    look(scored, inputs)
         return loss
 
     def _inputs(self, compute_loss: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return the batch that a loss is computed of, by TRL's names."""
         return self.argument(compute_loss, "inputs", args, kwargs)
-
-    def _see_update(self, scores: Any, inputs: Any) -> None:
-        """Observe ``scores``, which the loss computed for the completion tokens from its ``inputs``."""
-        looks = {"logprob": self._see_logprob, "entropy": self._see_entropy, "ratio": self._see_ratio}
-        if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
-            looks["kl"] = self._see_kl
-        trained = next((score for score in scores if score[0].requires_grad), None)
-        scored = None if trained is None else _Scored(trained[0].detach().float(), trained[1], _mask(inputs).bool())
-        for signal, look in looks.items():
-            with self.sink.observing(signal):
-                if scored is None:
-                    raise NotSeenError(NOT_SCORED)
-                look(scored, inputs)
 
     def _see_logprob(self, scored: _Scored, inputs: Any) -> None:
         self.sink.observe("rl_logprob_dist", scored.logprobs, scored.mask)
@@ -259,18 +260,6 @@ def k3(log_ratio: Any) -> Any:
     Source: J. Schulman, Approximating KL Divergence (2020).
     """
     return log_ratio.exp() - log_ratio - 1
-
-
-def _mask(inputs: Any) -> Any:
-    """Return a mask with 1 for each completion token that the loss counts; it does not count a tool's tokens."""
-    mask = inputs["completion_mask"]
-    return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
-
-
-def _lengths(generated: Any) -> list[int]:
-    """Return the number of tokens of each completion, without a tool's (GRPO returns a mask of them in third place)."""
-    tools = generated[2] if len(generated) >= 7 else None
-    return [len(ids) for ids in generated[1]] if tools is None else [sum(mask) for mask in tools]
 
 
 class UnslothTaps(GroupTaps):

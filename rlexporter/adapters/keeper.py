@@ -94,26 +94,35 @@ class Keeper:
             self._drop(kept)
         settled = good.doubtful is not None  # what is left is older than what went wrong
         for kept in [kept for kept in self._kept if settled or step - kept >= good.horizon]:
-            self._prove(kept)
+            mark = self._marks[kept]
+            if not mark.proven:
+                self._marks[kept] = mark = replace(mark, proven=True)
+                try:
+                    mark.write(self._kept[kept])
+                except OSError as error:
+                    self._failed(error)
         if settled:
             return
-        if self._proven:
-            self._drop_before(max(self._proven))
+        proven = max((kept for kept, mark in self._marks.items() if mark.proven), default=None)
+        if proven is not None:  # what is older is not needed any more, also of attempts before
+            for kept in [kept for kept in self._kept if kept < proven]:
+                self._drop(kept)
+            for path in [path for path, mark in self._earlier.items() if mark.step < proven]:
+                del self._earlier[path]
+                self._remove(path)
+                self.changed()
         newest = max((each for each in good.steps if each in self._sources and each < step), default=-1)
         if self._copy is None and len(self._kept) < _KEPT and newest > max(self._kept, default=-1):
-            self._begin_copy(newest)
+            assert self._parent is not None
+            copy = _Copy(self._sources[newest], self._parent, Mark("good", self._run, self._attempt, newest))
+            copy.start()
+            self._copy = copy
 
     def close(self, good: GoodCheckpoints) -> None:
         """Wait for the copy that is being made, for half a minute at most; what is not done by then is removed."""
         if self._copy is not None:
             self._copy.wait(PATIENCE_SECONDS)
             self._end_copy(good)
-
-    def _begin_copy(self, step: int) -> None:
-        assert self._parent is not None
-        copy = _Copy(self._sources[step], self._parent, Mark("good", self._run, self._attempt, step))
-        copy.start()
-        self._copy = copy
 
     def _end_copy(self, good: GoodCheckpoints) -> None:
         """Give the copy that was made its name if its checkpoint is still good; else remove it."""
@@ -124,46 +133,19 @@ class Keeper:
         if copy.error is not None:
             self._give_up(step, copy.error)
         elif step in good.steps:
-            self._publish(copy)
+            try:
+                path = copy.publish()
+            except OSError as error:
+                self._give_up(step, error)
+            else:
+                self._kept[step], self._marks[step] = path, copy.mark
+                self.changed()
         copy.discard(self._failed)  # where it has got its name there is nothing left
-
-    def _publish(self, copy: _Copy) -> None:
-        step = copy.mark.step
-        try:
-            path = copy.publish()
-        except OSError as error:
-            self._give_up(step, error)
-        else:
-            self._kept[step], self._marks[step] = path, copy.mark
-            self.changed()
 
     def _give_up(self, step: int, error: Exception) -> None:
         """Copy this checkpoint no more: else it would be tried in each step."""
         self._sources.pop(step, None)
         self._failed(error)
-
-    def _prove(self, step: int) -> None:
-        """Note on the disk that a copy has proven itself."""
-        mark = self._marks[step]
-        if not mark.proven:
-            self._marks[step] = mark = replace(mark, proven=True)
-            try:
-                mark.write(self._kept[step])
-            except OSError as error:
-                self._failed(error)
-
-    @property
-    def _proven(self) -> list[int]:
-        return [step for step, mark in self._marks.items() if mark.proven]
-
-    def _drop_before(self, proven: int) -> None:
-        """Remove the copies that are older than one that has proven itself, also those of attempts before."""
-        for kept in [kept for kept in self._kept if kept < proven]:
-            self._drop(kept)
-        for path in [path for path, mark in self._earlier.items() if mark.step < proven]:
-            del self._earlier[path]
-            self._remove(path)
-            self.changed()
 
     def _drop(self, step: int) -> None:
         self._remove(self._kept.pop(step))

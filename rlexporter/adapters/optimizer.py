@@ -65,19 +65,16 @@ class OptimizerTaps(Taps):
         """Observe the norm before clipping, NaN if any gradient has a NaN; with DeepSpeed the engine's own norm."""
         norm = clip(*args, **kwargs)
         with self.sink.observing("grad_norm"):
-            self._see_norm(norm)
+            if norm is None:
+                raise ValueError("the engine gave no gradient norm")
+            if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
+                raise NotSeenError("the gradient norm is sharded over ranks (FSDP2): only log lines have it")
+            if getattr(self.trainer.accelerator, "mixed_precision", "") == "fp16":
+                self._see_scaled(norm)
+            else:
+                self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
             self._zeros.see(self.sink, self.trainer.model)
         return norm
-
-    def _see_norm(self, norm: Any) -> None:
-        if norm is None:
-            raise ValueError("the engine gave no gradient norm")
-        if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
-            raise NotSeenError("the gradient norm is sharded over ranks (FSDP2): only log lines have it")
-        if getattr(self.trainer.accelerator, "mixed_precision", "") == "fp16":
-            self._see_scaled(norm)
-        else:
-            self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
     def _see_scaled(self, norm: Any) -> None:
         """Observe the norm of a step in fp16, but not that of gradients that overflowed: their update is skipped.
@@ -105,21 +102,19 @@ class BackwardTaps(Taps):
         self._zeros = ZeroGradients()
 
     def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Observe the norm of the gradients just before they are clipped or the optimizer takes its step."""
         result = backward(*args, **kwargs)
         with self.sink.observing("grad_norm"):
             if self.trainer.accelerator.sync_gradients:
-                self._see_gradients()
+                if getattr(self.trainer.accelerator, "scaler", None) is not None:
+                    raise NotSeenError("gradients are scaled (fp16)")
+                parameters = self.trainer.model.parameters()
+                gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+                if not gradients:
+                    raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
+                self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
+                self._zeros.see(self.sink, self.trainer.model)
         return result
-
-    def _see_gradients(self) -> None:
-        """Observe the norm of the gradients just before they are clipped or the optimizer takes its step."""
-        if getattr(self.trainer.accelerator, "scaler", None) is not None:
-            raise NotSeenError("gradients are scaled (fp16)")
-        gradients = [parameter.grad for parameter in self.trainer.model.parameters() if parameter.grad is not None]
-        if not gradients:
-            raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
-        self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
-        self._zeros.see(self.sink, self.trainer.model)
 
 
 class ZeroGradients:
@@ -136,23 +131,20 @@ class ZeroGradients:
         self._updates += 1
         if self._updates % 2 == 0:
             return
+        import torch
+
         trained = [each for each in model.parameters() if each.requires_grad and each.numel() >= _VALUES]
         picked = trained[:: stride(len(trained), _TENSORS)]
         missing = sum(each.grad is None for each in picked)
-        places = _places(each.grad for each in picked if each.grad is not None)
-        if places is not None:
-            given = places.count_nonzero(1).count_nonzero()
-            sink.observe("rl_gradient_zero_fraction", 1 - given / (len(places) + missing), given > 0)
-
-
-def _places(gradients: Iterable[Any]) -> Any:
-    """Return some values of each of ``gradients``, a row for each; None if no part of them is large enough."""
-    import torch
-
-    parts = [part for part in local_parts(gradients) if part.numel() >= _VALUES and part.is_contiguous()]
-    with torch.no_grad():
-        rows = [part.as_strided((_VALUES,), (part.numel() // _VALUES,), part.storage_offset()) for part in parts]
-        return together(torch.stack, rows) if rows else None
+        parts = local_parts(each.grad for each in picked if each.grad is not None)
+        parts = [part for part in parts if part.numel() >= _VALUES and part.is_contiguous()]
+        if not parts:
+            return
+        with torch.no_grad():
+            rows = [part.as_strided((_VALUES,), (part.numel() // _VALUES,), part.storage_offset()) for part in parts]
+            places = together(torch.stack, rows)
+        given = places.count_nonzero(1).count_nonzero()
+        sink.observe("rl_gradient_zero_fraction", 1 - given / (len(places) + missing), given > 0)
 
 
 def halvings(accelerator: Any) -> int:

@@ -83,22 +83,16 @@ class PPOTaps(BackwardTaps):
     def _see_micro_batch(self, variables: Mapping[str, Any]) -> None:
         with self.sink.observing("ratio"):
             self.sink.observe("rl_policy_ratio_dist", variables["ratio"], variables["new_logprobs"] != _PADDING)
-            if not self._updated:
-                self._see_sampler(variables)
+            if not self._updated:  # sampler and trainer still have the same weights: how far do they disagree?
+                self._updated = True
+                new, sampled = variables["new_logprobs"].detach().float(), variables["mb_logprobs"].float()
+                self.sink.observe("rl_sampling_logp_difference_mean", (new - sampled).abs(), new != _PADDING)
         with self.sink.observing("entropy"):
             self.sink.observe("rl_entropy_per_token_dist", variables["entropy"], variables["new_logprobs"] != _PADDING)
         with self.sink.observing("loss"):
             self.sink.observe("rl_loss_dist", variables["loss"])
             self.sink.observe("rl_policy_loss_dist", variables["pg_loss"])
             self.sink.observe("rl_value_loss_dist", variables["vf_loss"])
-
-    def _see_sampler(self, variables: Mapping[str, Any]) -> None:
-        """Observe how far sampler and trainer disagree: before the first update both have the same weights."""
-        self._updated = True
-        new = variables["new_logprobs"].detach().float()
-        self.sink.observe(
-            "rl_sampling_logp_difference_mean", (new - variables["mb_logprobs"].float()).abs(), new != _PADDING
-        )
 
     def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
         with self.sink.guard("tap"):

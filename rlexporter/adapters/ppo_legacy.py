@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.consistency import Consistency
@@ -101,23 +101,22 @@ class LegacyTaps(BackwardTaps):
         self._begin()
         self._weights.see_before()
         with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
-            scores = _joined(self.argument(step, "scores", args, kwargs))
+            import torch
+
+            scores = torch.cat([score.detach().reshape(-1) for score in self.argument(step, "scores", args, kwargs)])
             self.sink.observe("rl_reward_dist", scores)
             self.sink.observe("rl_reward_zero_fraction", (scores == 0).float())
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)
         self._weights.see_after()
         with self.sink.guard("tap"):
-            self._step_done(stats)
+            now = time.perf_counter()
+            self._done += 1
+            update = StepUpdate(step=self._done, duration=now - self._since)
+            self._since = now
+            self._logged = frozenset(stats)
+            self.sink.log(stats, step=self._done, update=update)
         return stats
-
-    def _step_done(self, stats: Mapping[str, Any]) -> None:
-        now = time.perf_counter()
-        self._done += 1
-        update = StepUpdate(step=self._done, duration=now - self._since)
-        self._since = now
-        self._logged = frozenset(stats)
-        self.sink.log(stats, step=self._done, update=update)
 
     def _log(self, log: Callable[..., Any], values: Any, *args: Any, **kwargs: Any) -> Any:
         """Serve what `log_stats()`, or the user, adds to the statistics of the last step."""
@@ -164,7 +163,11 @@ class LegacyTaps(BackwardTaps):
             return self.argument(loss, name, args, kwargs)
 
         with self.sink.observing("ratio"):
-            self._see_ratio(output[2]["policy/ratio"], given("mask"))
+            ratio, mask = output[2]["policy/ratio"], given("mask")
+            self.sink.observe("rl_policy_ratio_dist", ratio, mask)
+            mean = (ratio * mask).sum() / mask.sum()  # the trainer skips an update with a mean above the limit
+            self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
+            self.sink.observe("rl_skipped_updates_total", self._skipped)
         if self._fresh:  # once a step: it takes as many operations as all else here
             self._fresh = False
             with self.sink.observing("advantage"):
@@ -174,13 +177,6 @@ class LegacyTaps(BackwardTaps):
             self.sink.observe("rl_policy_loss_dist", output[2]["loss/policy"])
             self.sink.observe("rl_value_loss_dist", output[2]["loss/value"])
         return output
-
-    def _see_ratio(self, ratio: Any, mask: Any) -> None:
-        """Observe the ratios, and count updates that the trainer skips where their mean is above a limit."""
-        self.sink.observe("rl_policy_ratio_dist", ratio, mask)
-        mean = (ratio * mask).sum() / mask.sum()
-        self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
-        self.sink.observe("rl_skipped_updates_total", self._skipped)
 
     def _record(self, record: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         stats = record(*args, **kwargs)
@@ -212,10 +208,3 @@ def _given_name(config: Any) -> str | None:
         if given != getattr(type(config), name, None):
             return str(given) if given else None
     return None
-
-
-def _joined(scores: Any) -> Any:
-    """Return ``scores``, a list of tensors with one number each, as one tensor."""
-    import torch
-
-    return torch.cat([score.detach().reshape(-1) for score in scores])

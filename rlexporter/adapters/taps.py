@@ -114,9 +114,15 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
 
     def undo() -> None:
         still, of_wrapper = owned(), wrapped()
-        if still is not None and of_wrapper is not None:
-            of_wrapper.gone = True
-            _peel(still, name)
+        if still is None or of_wrapper is None:
+            return
+        of_wrapper.gone = True
+        # Remove undone wrappers from the outside inwards; one inside a wrapper that is still in use has to wait.
+        while (outer := getattr(still.__dict__.get(name), _LAYER, None)) is not None and outer.gone:
+            if outer.replaced is None:
+                delattr(still, name)
+            else:
+                setattr(still, name, outer.replaced)
 
     return undo
 
@@ -126,15 +132,6 @@ def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
     while hasattr(method, _LAYER):
         method = method.__wrapped__  # type: ignore[attr-defined]
     return method
-
-
-def _peel(owner: Any, name: str) -> None:
-    """Remove undone wrappers from the outside inwards; one inside a wrapper that is still in use has to wait."""
-    while (layer := getattr(owner.__dict__.get(name), _LAYER, None)) is not None and layer.gone:
-        if layer.replaced is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, layer.replaced)
 
 
 class Arguments:

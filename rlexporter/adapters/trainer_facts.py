@@ -53,7 +53,12 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
     ``resume`` is what `train()` was asked to resume; only ``state`` tells whether it did.
     """
-    resumed = _resumed_from(args, state, resume) if state.global_step else None
+    resumed = None
+    if state.global_step:
+        if isinstance(resume, (str, os.PathLike)):
+            resumed = os.fspath(resume)
+        else:
+            resumed = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
     algorithm = _algorithm(trainer, args)
     return RunFacts(
         algorithm=algorithm,
@@ -127,12 +132,6 @@ def _judged_as(args: Any) -> str:
     if not _text(args, "advantage_estimator"):
         return ""
     return algorithms.RLOO if getattr(args, "kl_in_reward", False) else algorithms.GRPO
-
-
-def _resumed_from(args: Any, state: Any, resume: object) -> str:
-    if isinstance(resume, (str, os.PathLike)):
-        return os.fspath(resume)
-    return os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
 
 
 def gpus(device: Any, ranks: int) -> int | None:

@@ -229,13 +229,6 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._ends(args, state, control, error=None)
         self._let_go()
 
-    def _end(self, error: BaseException | None) -> None:
-        self._flush()
-        for taps in self._taps:
-            taps.train_end()
-        if self.run is not None:
-            self.run.end(error)
-
     def _flush(self) -> None:
         update, self._pending = self._pending, None
         if update is not None and self.run is not None:
@@ -323,7 +316,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def _ends(self, args: Any, state: Any, control: Any, error: BaseException | None) -> None:
-        self._end(error)
+        self._flush()
+        for taps in self._taps:
+            taps.train_end()
+        if self.run is not None:
+            self.run.end(error)
 
     def _caller(self) -> Any:
         """Return the calling trainer: the nearest object on the stack that has this callback."""

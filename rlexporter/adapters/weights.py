@@ -39,7 +39,12 @@ class WeightSample:
         """
         import torch
 
-        now = _sample(weights)
+        parts, spread = [part for part in weights if part.is_contiguous()], []
+        with torch.no_grad():
+            for part in parts[:: stride(len(parts), _TENSORS)]:
+                step = stride(part.numel(), _EACH)
+                spread.append(part.as_strided((-(-part.numel() // step),), (step,), part.storage_offset()))
+            now = together(torch.cat, spread)
         before, self._before = self._before, now
         if before is None or before.shape != now.shape or before.device != now.device:
             return None
@@ -140,17 +145,3 @@ class StepWeights:
         with self._sink.observing("weights"):
             self._sink.observe("rl_weight_norm", norm_of(trained(self._trainer.model)))
         self._looked, self._finite = False, None
-
-
-def _sample(weights: list[Any]) -> Any:
-    """Return a copy of some of ``weights``, as one tensor."""
-    import torch
-
-    parts = [part for part in weights if part.is_contiguous()]
-    with torch.no_grad():
-        return together(torch.cat, [_spread(part) for part in parts[:: stride(len(parts), _TENSORS)]])
-
-
-def _spread(part: Any) -> Any:
-    step = stride(part.numel(), _EACH)
-    return part.as_strided((-(-part.numel() // step),), (step,), part.storage_offset())
