@@ -127,11 +127,10 @@ def _keep_values(histogram: Any) -> None:
 
 def _raw(line: Line) -> dict[str, Any]:
     """Return ``line`` with the sequences that its histograms remember in their place. Each is counted once."""
-    return {key: value if type(value) is float else _taken(value) for key, value in line.items()}
-
-
-def _taken(value: Any) -> Any:
-    return vars(value).pop(_KEPT) if hasattr(value, _KEPT) else value
+    return {
+        key: value if type(value) is float or not hasattr(value, _KEPT) else value.__dict__.pop(_KEPT)
+        for key, value in line.items()
+    }
 
 
 def _watch_tensorboard(module: ModuleType, feed: Feed) -> None:
