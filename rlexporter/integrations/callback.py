@@ -89,17 +89,11 @@ class DefaultCallback(RLExporterCallback):
 
     def _is_chosen(self) -> bool:
         """Return False for a trainer that the script gave a callback of ours."""
-        if self.run is None and not self._closed and self._is_spare():
-            self._leave()
+        if self.run is None and not self._closed and self._trainer is not None:
+            handler = self._trainer.callback_handler
+            others = [callback for callback in handler.callbacks if callback is not self]
+            if any(isinstance(callback, RLExporterCallback) for callback in others):
+                self._undo()
+                self._closed = True
+                handler.callbacks = others  # a new list, since the old one is being iterated over
         return super()._is_chosen()
-
-    def _is_spare(self) -> bool:
-        callbacks = self._trainer.callback_handler.callbacks if self._trainer is not None else ()
-        return any(isinstance(callback, RLExporterCallback) and callback is not self for callback in callbacks)
-
-    def _leave(self) -> None:
-        """Leave the trainer's callbacks by a new list, since the old one is being iterated over."""
-        self._undo()
-        self._closed = True
-        handler = self._trainer.callback_handler
-        handler.callbacks = [callback for callback in handler.callbacks if callback is not self]

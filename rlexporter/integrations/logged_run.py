@@ -227,7 +227,10 @@ class Sources:
 
     def _feeds(self, source: str) -> bool:
         """Return True if ``source`` is the one to feed the run, and note when it takes over from another."""
-        if self._is_fed_otherwise():
+        callback = sys.modules.get("rlexporter.integrations.callback")  # imports transformers, so not imported here
+        made = callback is not None and callback.made
+        if made or any(exporter not in self._opened for exporter in serving()):
+            # A trainer of this process has a callback of ours, or the script an exporter.
             self.leave()
             return False
         if self._source in ("", source):
@@ -238,13 +241,6 @@ class Sources:
             self._told.add(source)
             logger.info("rlexporter: %s feeds this run, so lines of %s are not read", self._source, source)
         return self._source == source
-
-    def _is_fed_otherwise(self) -> bool:
-        """Return True if a trainer of this process has a callback of ours, or the script an exporter."""
-        callback = sys.modules.get("rlexporter.integrations.callback")  # imports transformers, so not imported here
-        if callback is not None and callback.made:
-            return True
-        return any(exporter not in self._opened for exporter in serving())
 
     def _open(self, source: str, facts: Callable[[], RunFacts], chosen: bool) -> None:
         try:
