@@ -93,20 +93,38 @@ def written(report: Report, *, verbose: bool = False) -> str:
     """Return the report as text, in lines of at most 80 characters where words allow it."""
     word, text = said(report)
     lines = wrapped(f"{word:5} {text}" if word in WORDS else f"{word}. {text}", WIDTH, later=" " * 6)
-    lines += [_title(report), *(_body_line(report.part) if report.part else ())]
+    lines.append(f"  {report.file}: {report.algorithm} run {report.run}, {_steps(report.steps)}")
+    if report.part:
+        lines += _body_line(report.part)
     lines += [f"  note: {note}" for note in report.notes]
     if report.guesses:
         taken = ", ".join(f"{key} for {series}" for key, series in report.guesses.items())
         lines += _body_line(f"guessed by the names of keys: {taken}; --map says otherwise")
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
-    lines += _stop(report)
+    if (stop := report.stop) is not None:
+        where = f"step {stop.step:,} of {report.steps:,} ({report.saved} % saved)"
+        lines += _body_line(f"on_critical=stop would have stopped it at {where}")
+    keys = report.unknown_keys
     if not report.judged:
-        lines += _body_line(f"nothing could be judged: {_unknown(report)}")
+        more = f" and {len(keys) - _NAMED_KEYS} more (--json)" if len(keys) > _NAMED_KEYS else ""
+        named = f"unknown keys {', '.join(keys[:_NAMED_KEYS])}{more}"
+        why = named if keys else "the log has no number that an alert is judged by"
+        lines += _body_line(f"nothing could be judged: {why}")
     elif not report.alerts:
         lines.append("  no alert")
-    lines += _proposed(report)
-    return "\n".join((*lines, *(_missing(report) if verbose else ()), _counted(report, verbose=verbose)))
+    lacking = {missing.lacks for missing in report.not_judged}  # what the log has by another name is not proposed
+    looks = {key: name for key, name in proposed(keys).items() if not report.judged or name in lacking}
+    if looks:
+        lines.append("  unknown keys that look like something judged; if they are that, add:")
+        mapped = ",".join(f"{key}={name}" for key, name in looks.items())
+        lines.append(f"    --map '{mapped}'")
+    if verbose:
+        lines += _missing(report)
+    ran, of = sum(report.checks.values()), len(report.checks)
+    others = "." if verbose or ran == of else "; --verbose lists the others and why."
+    lines.append(f"  {ran} of {of} checks ran{others}")
+    return "\n".join(lines)
 
 
 def said(report: Report) -> tuple[str, str]:
@@ -122,42 +140,20 @@ def _body_line(text: str) -> list[str]:
     return wrapped(text, WIDTH, " " * 2, " " * 4)
 
 
-def _counted(report: Report, *, verbose: bool) -> str:
-    """Return the last line: how many conditions were judged."""
-    ran, of = sum(report.checks.values()), len(report.checks)
-    return f"  {ran} of {of} checks ran" + ("." if verbose or ran == of else "; --verbose lists the others and why.")
-
-
-def _proposed(report: Report) -> Iterator[str]:
-    """Say what unknown keys look like, of numbers that the log does not have by another name."""
-    lacking = {missing.lacks for missing in report.not_judged}
-    looks = {key: name for key, name in proposed(report.unknown_keys).items() if not report.judged or name in lacking}
-    if looks:
-        yield "  unknown keys that look like something judged; if they are that, add:"
-        mapped = ",".join(f"{key}={name}" for key, name in looks.items())
-        yield f"    --map '{mapped}'"
-
-
 def incidents(alerts: Iterable[Fired]) -> list[tuple[Fired, list[Fired]]]:
     """Return each alert that would have been sent, with its symptoms, in the order of steps."""
     order = sorted(alerts, key=lambda fired: (fired.step, _ORDER.index(fired.severity)))
     causes: list[tuple[Fired, list[Fired]]] = [(fired, []) for fired in order if fired.cause is None]
     for symptom in order:
-        if symptom.cause is not None:
-            _symptoms_beside(symptom, causes).append(symptom)
+        if symptom.cause is None:
+            continue
+        own = [pair for pair in causes if pair[0].alert == symptom.cause and pair[0].step <= symptom.step]
+        if own:
+            _, beside = max(own, key=lambda pair: (-_ORDER.index(pair[0].severity), pair[0].step))
+        else:  # its cause may have been a symptom itself before
+            beside = next(symptoms for _, symptoms in causes for other in symptoms if other.alert == symptom.cause)
+        beside.append(symptom)
     return causes
-
-
-def _symptoms_beside(symptom: Fired, causes: list[tuple[Fired, list[Fired]]]) -> list[Fired]:
-    """Return the list of its cause that ``symptom`` belongs to; the cause may have been a symptom itself before."""
-    own = [pair for pair in causes if pair[0].alert == symptom.cause and pair[0].step <= symptom.step]
-    if own:
-        return max(own, key=lambda pair: (-_ORDER.index(pair[0].severity), pair[0].step))[1]
-    return next(symptoms for _, symptoms in causes for other in symptoms if other.alert == symptom.cause)
-
-
-def _title(report: Report) -> str:
-    return f"  {report.file}: {report.algorithm} run {report.run}, {_steps(report.steps)}"
 
 
 def _steps(count: int) -> str:
@@ -176,14 +172,6 @@ def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
         if symptom.own_step is not None:
             what += f"; its own alert from step {symptom.own_step}"
         yield from wrapped(f"step {symptom.step:<5} {symptom.alert}: {what}", WIDTH, " " * 6, " " * 8)
-
-
-def _stop(report: Report) -> list[str]:
-    """Say where a run that stops for what is critical would have stopped."""
-    if report.stop is None:
-        return []
-    where = f"step {report.stop.step:,} of {report.steps:,} ({report.saved} % saved)"
-    return _body_line(f"on_critical=stop would have stopped it at {where}")
 
 
 def _summary(fired: Fired) -> str:
@@ -212,14 +200,6 @@ def _numbers(fired: Fired, *, brief: bool = False) -> str:
     limit = quantity(fired.threshold, fired.unit if fired.unit == "fraction" else "")
     relative = f": {fired.limit}" if fired.limit else ""
     return f"{where}{value}, limit {limit}{relative} ({setting})"
-
-
-def _unknown(report: Report) -> str:
-    keys = report.unknown_keys
-    if not keys:
-        return "the log has no number that an alert is judged by"
-    more = f" and {len(keys) - _NAMED_KEYS} more (--json)" if len(keys) > _NAMED_KEYS else ""
-    return f"unknown keys {', '.join(keys[:_NAMED_KEYS])}{more}"
 
 
 def _missing(report: Report) -> Iterator[str]:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,17 @@ def run(options: argparse.Namespace) -> int:
         raise SetupError(f"{', '.join(sorted(taken))}: --identity is for labels that a run has in all its processes")
     identity = [name for name in options.identity if name not in places.values()]
     files = pack(options.runbooks_url, options.grafana_url, options.job, options.match, places, identity)
-    _write(options.out, files)
-    print(_next(options.out, len(files)))
+    out = options.out
+    _write(out, files)
+    at = {name: shlex.quote(str(out / name)) for name in (*_FOLDERS, "grafana/dashboards", "grafana/alerting")}
+    print(f"""\
+wrote {len(files)} files to {out}: rules, Alertmanager's configuration, runbooks, dashboards, Kubernetes objects
+next:
+  promtool check rules {at["alerts"]}/rlexporter.rules.yml    # then name it in rule_files of prometheus.yml
+  amtool check-config {at["alerts"]}/alertmanager.yml    # copy it with rlexporter.tmpl, and fill in the receivers
+  cp {at["grafana/dashboards"]}/*.json /var/lib/grafana/dashboards/    # or wherever your Grafana is provisioned from
+  cp {at["grafana/alerting"]}/*.yml /etc/grafana/provisioning/alerting/    # without Alertmanager: fill in the receivers
+  kubectl apply --server-side -k {at["deploy/kubernetes"]} -n NAMESPACE    # with the Prometheus operator, instead""")
     if not options.grafana_url:
         print("alerts have no links to the dashboards: --grafana-url URL gives them")
     return 0
@@ -122,7 +131,12 @@ def pack(
     """
     targets = f"job=~{json.dumps(jobs, ensure_ascii=False)}"
     files = {}
-    for name, text in _shipped():
+    # PACK is in the wheel, or beside the package in a checkout.
+    for path in sorted(path for folder in _FOLDERS for path in (PACK / folder).rglob("*.*")):
+        text = path.read_text(encoding="utf-8")
+        if not _OURS.search(text):
+            continue
+        name = path.relative_to(PACK).as_posix()
         if grafana_url and not name.startswith("grafana/"):
             text = _RUNBOOK.sub(lambda match: match[0] + _links(match[2], match[1], grafana_url), text)
         if not name.endswith(".md"):
@@ -160,13 +174,6 @@ def _placed(text: str, places: Mapping[str, str]) -> str:
     if all(name == own for name, own in places.items()):
         return text
     return _PLACE.sub(lambda found: found[0] if found[1] else places.get(found[2], found[2]), text)
-
-
-def _shipped() -> Iterator[tuple[str, str]]:
-    """Yield path and text of the files as they are shipped: in the wheel, or beside the package in a checkout."""
-    for path in sorted(path for folder in _FOLDERS for path in (PACK / folder).rglob("*.*")):
-        if _OURS.search(text := path.read_text(encoding="utf-8")):
-            yield path.relative_to(PACK).as_posix(), text
 
 
 def _links(alert: str, indent: str, grafana_url: str) -> str:
@@ -221,18 +228,6 @@ def _is_ours(path: Path) -> bool:
         return bool(_OURS.search(read_regular(path, _MOST_BYTES).decode(errors="replace")))
     except UnfitFileError:
         return False
-
-
-def _next(out: Path, count: int) -> str:
-    at = {name: shlex.quote(str(out / name)) for name in (*_FOLDERS, "grafana/dashboards", "grafana/alerting")}
-    return f"""\
-wrote {count} files to {out}: rules, Alertmanager's configuration, runbooks, dashboards, Kubernetes objects
-next:
-  promtool check rules {at["alerts"]}/rlexporter.rules.yml    # then name it in rule_files of prometheus.yml
-  amtool check-config {at["alerts"]}/alertmanager.yml    # copy it with rlexporter.tmpl, and fill in the receivers
-  cp {at["grafana/dashboards"]}/*.json /var/lib/grafana/dashboards/    # or wherever your Grafana is provisioned from
-  cp {at["grafana/alerting"]}/*.yml /etc/grafana/provisioning/alerting/    # without Alertmanager: fill in the receivers
-  kubectl apply --server-side -k {at["deploy/kubernetes"]} -n NAMESPACE    # with the Prometheus operator, instead"""
 
 
 def _matcher(text: str) -> str:

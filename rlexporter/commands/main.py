@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     commands: Any = parser.get_default("commands")
     if not words[0].startswith("-") and words[0] not in commands:
-        parser.error(_mistyped(words[0], commands))
+        near = difflib.get_close_matches(words[0], commands, n=1)
+        said = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
+        parser.error(f"there is no command {words[0]!r}: {said}")
     options, unknown = parser.parse_known_args(words)
     if unknown:
         options.mistake(f"unrecognized arguments: {' '.join(unknown)}")
@@ -61,30 +63,38 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (demo, run, status, top):
         command.add_to(commands)
-    _add_notify(commands)
-    _add_metrics(commands)
+    messages = commands.add_parser("notify", help="send a message to try RLEXPORTER_NOTIFY")
+    messages.add_argument("--test", action="store_true", required=True, help="send one to each address")
+    messages.set_defaults(command=_notify)
+    metrics = commands.add_parser("metrics", help="list what is served")
+    metrics.add_argument(
+        "word", nargs="?", default="", metavar="WORD", help="list only what has this word in its name, key or help"
+    )
+    metrics.add_argument("--json", action="store_true", help="as JSON")
+    metrics.set_defaults(command=_metrics)
     for command in (check, report, replay, tail, generate):
         command.add_to(commands)
-    _add_discovery(commands)
+    targets = commands.add_parser(
+        "discovery", help="remove the Prometheus target files that killed processes left behind"
+    )
+    actions = targets.add_subparsers(required=True, metavar="ACTION")
+    pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
+    pruned.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")
+    pruned.add_argument(
+        "--older-than",
+        type=_age,
+        default="15m",
+        metavar="AGE",
+        help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
+    )
+    pruned.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    pruned.set_defaults(command=_prune, mistake=pruned.error)
     for subparser in commands.choices.values():  # a mistake in its options is answered with its own usage
         subparser.set_defaults(mistake=subparser.error)
         if "\n" in (subparser.epilog or ""):
             subparser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.set_defaults(commands=tuple(commands.choices))
     return parser
-
-
-def _mistyped(word: str, commands: Sequence[str]) -> str:
-    """Return what to say of a ``word`` that is none of the ``commands``."""
-    near = difflib.get_close_matches(word, commands, n=1)
-    said = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
-    return f"there is no command {word!r}: {said}"
-
-
-def _add_notify(commands: Any) -> None:
-    messages = commands.add_parser("notify", help="send a message to try RLEXPORTER_NOTIFY")
-    messages.add_argument("--test", action="store_true", required=True, help="send one to each address")
-    messages.set_defaults(command=_notify)
 
 
 def _notify(options: argparse.Namespace) -> int:
@@ -99,15 +109,6 @@ def _notify(options: argparse.Namespace) -> int:
         print(f"{kind}: {'sent' if took else 'not taken; is the address right, and can it be reached from here?'}")
         taken.append(took)
     return 0 if all(taken) else 1
-
-
-def _add_metrics(commands: Any) -> None:
-    metrics = commands.add_parser("metrics", help="list what is served")
-    metrics.add_argument(
-        "word", nargs="?", default="", metavar="WORD", help="list only what has this word in its name, key or help"
-    )
-    metrics.add_argument("--json", action="store_true", help="as JSON")
-    metrics.set_defaults(command=_metrics)
 
 
 def _metrics(options: argparse.Namespace) -> int:
@@ -163,24 +164,6 @@ def _described(metric: Metric) -> dict[str, Any]:
         "reading": metric.reading,
         "alerts": alerts_on(metric),
     }
-
-
-def _add_discovery(commands: Any) -> None:
-    targets = commands.add_parser(
-        "discovery", help="remove the Prometheus target files that killed processes left behind"
-    )
-    actions = targets.add_subparsers(required=True, metavar="ACTION")
-    pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
-    pruned.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")
-    pruned.add_argument(
-        "--older-than",
-        type=_age,
-        default="15m",
-        metavar="AGE",
-        help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
-    )
-    pruned.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    pruned.set_defaults(command=_prune, mistake=pruned.error)
 
 
 def _prune(options: argparse.Namespace) -> int:

@@ -25,7 +25,6 @@ from rlexporter.status.account import incidents_as_json
 from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import LEAST_STEPS, Verdict, verdict
 from rlexporter.store.keys import Resolver, evaluation_prefix
-from rlexporter.store.store import Store
 
 _OF_TIME = ("step_time", "longest_pause")
 """The signals that need the times of log lines."""
@@ -161,11 +160,17 @@ def judge(
 def report(run: Run, recording: Recording) -> Report:
     """Return the alerts of ``recording``, which was played into ``run``."""
     watch = run.watch
-    judged = _is_judged(watch, run.store)
+    sources = {series for condition, _ in watch.limits for series in series_of(condition.signal)}
+    judged = any(series.metric.series in sources for series in run.store.snapshot.steps)
     last = max((event.step for event in recording.events if event.state is None), default=0)
     samples = Samples(run.store.snapshot)
     guesses = {key: series for key, series in samples.of("rlexporter_guessed_key_info")}  # noqa: C416 - keys are pairs
     fired = [_fired(watch, key, run.settings.thresholds) for key in watch.first]
+    resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
+    shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
+    logged = {key: evaluation_prefix(shape) for shape in shapes for key in shape}  # in the order of the log
+    mapped = {*run.settings.map, *guesses}
+    unknown = tuple(key for key, prefix in logged.items() if key not in mapped and not resolver.knows(key, prefix))
     return Report(
         file=str(recording.path),
         run=recording.run,
@@ -175,7 +180,7 @@ def report(run: Run, recording: Recording) -> Report:
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
         judged=judged,
-        unknown_keys=_unknown_keys(recording, {*run.settings.map, *guesses}),
+        unknown_keys=unknown,
         guesses=guesses,
         notes=recording.notes,
         incidents=tuple(incidents_as_json(samples)),
@@ -236,20 +241,6 @@ def _ending(recording: Recording, last: int, watch: Watch) -> tuple[Fired, ...]:
     alert, step = (RUN_VANISHED, last + 1) if failed is None else (RUN_FAILED, max(last + 1, failed.step))
     cause = _alert(watch.of_failure().cause) if failed else None
     return (Fired(alert.alert, "", alert.family.value, alert.severity.value, step, "rl_run_state", None, None, cause),)
-
-
-def _is_judged(watch: Watch, store: Store) -> bool:
-    """Return True if the recording fed a series that a condition of this run is judged by."""
-    sources = {series for condition, _ in watch.limits for series in series_of(condition.signal)}
-    return any(series.metric.series in sources for series in store.snapshot.steps)
-
-
-def _unknown_keys(recording: Recording, mapped: Collection[str]) -> tuple[str, ...]:
-    """Return the logged keys that the catalog does not know, in the order of the log."""
-    resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
-    shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
-    keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}
-    return tuple(key for key, prefix in keys.items() if key not in mapped and not resolver.knows(key, prefix))
 
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:

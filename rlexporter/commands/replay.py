@@ -106,7 +106,17 @@ def _serve(recording: Recording, options: argparse.Namespace) -> None:
     exporter = _served_alone(**playback.settings(recording), port=options.port)
     with _shown(exporter) as display:
         player = Player(exporter.run, recording)
-        _play(player, recording, options.speed, display)
+        began, dues = playback.schedule(recording)
+        started = time.monotonic()
+        player.begin(recording.facts)
+        for event, at, _ in dues:
+            ahead = (at - began) / options.speed - (time.monotonic() - started)
+            if ahead > 0:
+                time.sleep(ahead)
+            player.take(event)
+            if event.state is None:
+                display.step()
+                player.run.note()  # each step is in the curves of the page, however fast they are played
         if not exporter.state.over and recording.watched:
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
@@ -172,17 +182,3 @@ def _history(recording: Recording, interval: float) -> Backfill:
     if run.store.snapshot is not history.newest:
         history.add(run.store.snapshot, player.now())
     return history
-
-
-def _play(player: Player, recording: Recording, speed: float, display: Display) -> None:
-    began, dues = playback.schedule(recording)
-    started = time.monotonic()
-    player.begin(recording.facts)
-    for event, at, _ in dues:
-        ahead = (at - began) / speed - (time.monotonic() - started)
-        if ahead > 0:
-            time.sleep(ahead)
-        player.take(event)
-        if event.state is None:
-            display.step()
-            player.run.note()  # each step is in the curves of the page, however fast they are played

@@ -16,7 +16,6 @@ from rlexporter.config.settings import Settings
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.run.run import Run
 from rlexporter.status import document, earlier, page
-from rlexporter.status.earlier import EarlierRun
 from rlexporter.status.history import History
 from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import verdict
@@ -58,24 +57,15 @@ def run(options: argparse.Namespace) -> int:
         checked = recorded_alerts.report(run, recorded)
         word, text = said(checked)
         check = {"check": written(checked, verbose=True)}
-    if options.compare:
-        history.earlier = _earlier(options.compare, options.algorithm)
+    if options.compare and options.compare.endswith(".html"):
+        history.earlier = page.read(Path(options.compare))
+    elif options.compare:
+        other, beside = recording.read(options.compare, options.algorithm), History()
+        old = playback.played(other, {}, lambda run: beside.see(run.store.snapshot)).run
+        history.earlier = earlier.of_page(document.kept(old.store.snapshot, beside, old.clock()))
     data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
-    out = options.output or Path(f"{_file_name(name)}.html")
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:100] or "run"
+    out = options.output or Path(f"{stem}.html")
     playback.write_beside(options.file, out, [page.page(data).encode()], "--output")
     print(f"wrote {out}: {word}. {text}")  # in English, as all that a terminal says
     return 0
-
-
-def _earlier(file: str, algorithm: str) -> EarlierRun:
-    """Return the run to compare with, from its page or from a log. Raises SetupError for a file that is neither."""
-    if file.endswith(".html"):
-        return page.read(Path(file))
-    history = History()
-    run = playback.played(recording.read(file, algorithm), {}, lambda run: history.see(run.store.snapshot)).run
-    return earlier.of_page(document.kept(run.store.snapshot, history, run.clock()))
-
-
-def _file_name(run: str) -> str:
-    """Return the name of a run as a file name: other signs than letters, digits, _ and . become a hyphen."""
-    return re.sub(r"[^\w.-]+", "-", run).strip("-.")[:100] or "run"

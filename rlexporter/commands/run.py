@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,7 +55,9 @@ def run(options: argparse.Namespace) -> NoReturn:
     """Become the command. Raises SetupError for an unusable setting or a command that cannot be started."""
     words = _command(options)
     given = {name: getattr(options, name) for name in _VARIABLES if getattr(options, name) is not None}
-    environ = _environment({**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}})
+    environ = {**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}}
+    path = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder and folder != STARTUP]
+    environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *path])  # an empty part would mean the current folder
     Settings.load({name: value for name, value in given.items() if name != "sources"}, environ)
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores those that exist, and the command would inherit that
         if hasattr(signal, name):
@@ -91,9 +92,3 @@ def _flags() -> list[str]:
     if flags and flags[-1].startswith("-") and flags[-1].endswith("m"):
         flags[-1] = flags[-1][:-1]
     return [flag for flag in flags if flag != "-"]
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environ`` with our folder first in `PYTHONPATH`, without empty parts, which mean the current folder."""
-    path = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder and folder != STARTUP]
-    return {**environ, "PYTHONPATH": os.pathsep.join([STARTUP, *path])}

@@ -36,6 +36,11 @@ _MOST_BYTES = 1 << 26
 _MOST_FILE_BYTES = 1_000_000
 _UNREACHABLE = 3
 _WIDEST = 100
+_ADVICE = {
+    401: ": it asks for a token (--token-file, RLEXPORTER_TOKEN_FILE)",
+    404: ": is this an rlexporter, and one that has this page?",
+}
+"""By status of HTTP, what the message adds."""
 _EPILOG = """\
 exit status:
   0 fine, 1 look: a warning, 2 act: something critical, or the run has failed or hangs, 3 there is no verdict:
@@ -79,8 +84,15 @@ def lines(document: Mapping[str, Any], address: str) -> Iterator[str]:
     yield from _wrapped(f"  run {run['name']}: {run['algorithm'] or 'unknown'}, {run['state']}{step}")
     for name in verdict["conditions"]:
         for condition in document["conditions"]:
-            if condition["name"] == name:
-                yield from _wrapped(_described(condition))
+            if condition["name"] != name:
+                continue
+            value, limit, unit = condition["value"], condition["threshold"], condition["signal_unit"]
+            of = f" of {condition['subject']}" if condition.get("subject") else ""
+            text = f"  {condition['severity']}: {condition['alert']} ({name}){of}, step {condition['step']}"
+            if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
+                text += f": {quantity(value, unit)}{' NaN or infinite' if unit == 'values' else ''}"
+                text += "" if unit in COUNTED else f", limit {quantity(limit, unit)}"
+            yield from _wrapped(text if condition["holds"] else f"{text}; {condition['standing']}")
     steps = verdict.get("steps") or [{"text": text} for text in verdict["actions"]]  # of an older exporter
     if steps:
         yield "  what to do:"
@@ -90,17 +102,6 @@ def lines(document: Mapping[str, Any], address: str) -> Iterator[str]:
             yield f"         {shown(step['command'].replace(ADDRESS, address))}"
     if verdict["runbook"]:
         yield f"  {shown(verdict['runbook'])}"
-
-
-def _described(condition: Mapping[str, Any]) -> str:
-    """Return severity, alert, step, value and limit."""
-    value, limit, unit = condition["value"], condition["threshold"], condition["signal_unit"]
-    of = f" of {condition['subject']}" if condition.get("subject") else ""
-    text = f"  {condition['severity']}: {condition['alert']} ({condition['name']}){of}, step {condition['step']}"
-    if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
-        what = " NaN or infinite" if unit == "values" else ""
-        text += f": {quantity(value, unit)}{what}" + ("" if unit in COUNTED else f", limit {quantity(limit, unit)}")
-    return text if condition["holds"] else f"{text}; {condition['standing']}"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -191,7 +192,7 @@ def asked(url: str, options: argparse.Namespace) -> dict[str, Any]:
             content = answer.read(_MOST_BYTES)
     except urllib.error.HTTPError as error:
         with error:
-            raise UnreachableError(f"{address} answers {error.code}{_advice(error.code)}") from None
+            raise UnreachableError(f"{address} answers {error.code}{_ADVICE.get(error.code, '')}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise UnreachableError(f"{exporter} does not answer: {_why(reason)}") from None
@@ -229,10 +230,3 @@ def _why(reason: object) -> str:
         return "connection refused. Is the run still training? Its page ends with it."
     words = reason.strerror if isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError) else None
     return f"{words[:1].lower()}{words[1:]}" if words else str(reason)
-
-
-def _advice(code: int) -> str:
-    return {
-        401: ": it asks for a token (--token-file, RLEXPORTER_TOKEN_FILE)",
-        404: ": is this an rlexporter, and one that has this page?",
-    }.get(code, "")

@@ -111,32 +111,24 @@ class _Tail:
                 continue
             quiet = time.monotonic() - last
             if quiet >= _SETTLED_SECONDS and not settled:
-                self._settle()
+                self._take(self._stream.settle())
+                if self._player.past:  # once nothing more is there, it is over
+                    self._player.past = False
+                    if self._player.lines:
+                        display.say(f"read {self._player.lines} log lines of {self._name}; following it now")
+                    for note in self._stream.dialect.notes:
+                        display.say(f"note: {note}")
                 settled = True
             self._player.look_for_an_end()
             if linger is not None and self._exporter.state.over and quiet >= linger:
                 break
             time.sleep(_POLL_SECONDS)
-        self._end(linger)
-
-    def _settle(self) -> None:
-        """Take what waited for more. The past is over once nothing more is there."""
-        self._take(self._stream.settle())
-        if self._player.past:
-            self._player.past = False
-            if self._player.lines:
-                self._display.say(f"read {self._player.lines} log lines of {self._name}; following it now")
-            for note in self._stream.dialect.notes:
-                self._display.say(f"note: {note}")
-
-    def _end(self, linger: float | None) -> None:
-        display = self._display
-        if self._source.ended:
+        if source.ended:
             self._take(self._stream.close())
             self._player.end()
         self._exporter.run.note()
         display.summary()
-        if self._source.ended:
+        if source.ended:
             display.stay(LINGER_SECONDS if linger is None else linger)
 
     def _take(self, events: Iterable[Event]) -> None:
