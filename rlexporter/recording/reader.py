@@ -186,7 +186,8 @@ class Parser:
             yield before
 
     def _event(self, line: dict[str, Any]) -> Event | None:
-        kind, time = line.get("event"), _time(line.get("time"))
+        kind, time = line.get("event"), line.get("time")
+        time = float(time) if isinstance(time, (int, float)) and isfinite(time) else nan
         if kind in _BEGINNINGS and not self._begun and not isfinite(self.began):
             self.began = time
         event = self._made(kind, time, line)
@@ -209,10 +210,6 @@ class Parser:
                 return Event(time, update.step, update=update, awaits=line.get("awaits") is True)
             last = line.get("last")
             return Event(time, update.step, part=update, last=last if isinstance(last, bool) else None)
-        return self._turn(kind, time, line)
-
-    def _turn(self, kind: object, time: float, line: dict[str, Any]) -> Event | None:
-        """Return the event of a run that begins, ends, or changes its state."""
         if kind == "snapshot":
             raise ValueError("this is the last state of a run and not its course: `rlexporter replay` serves it")
         if kind == "meta":
@@ -273,10 +270,6 @@ def _at(where: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UnreadableError(f"{where}: cannot be understood: {said}") from None
-
-
-def _time(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and isfinite(value) else nan
 
 
 def _step(value: object) -> int:

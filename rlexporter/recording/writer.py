@@ -122,19 +122,16 @@ class Recorder:
         try:
             if not os.fstat(self._file.fileno()).st_nlink:
                 raise FileNotFoundError(f"the recording {self._path} was removed: it goes on in no file")
-            self._append((json.dumps(plain(event)) + "\n").encode())
+            line = (json.dumps(plain(event)) + "\n").encode()
+            left = b"\n" + line if self._torn else line  # a line that a full disk has cut off is ended first
+            while left:
+                written = self._file.write(left)
+                if not written:
+                    raise OSError(f"{self._path} takes no more")
+                self._torn = written < len(left)
+                left = left[written:]
         except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
             self._failed(error)
-
-    def _append(self, line: bytes) -> None:
-        """Write a whole line; one that a full disk has cut off is ended first."""
-        left = b"\n" + line if self._torn else line
-        while left:
-            written = self._file.write(left)
-            if not written:
-                raise OSError(f"{self._path} takes no more")
-            self._torn = written < len(left)
-            left = left[written:]
 
 
 def _is_torn(file: FileIO) -> bool:

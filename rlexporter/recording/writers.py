@@ -157,7 +157,10 @@ class Dialect:
             yield line
             return
         if _LAST_OF_SWIFT in line.logs:
-            yield Line(line.where, self._end_of_swift(line.logs))
+            # The last line of ms-swift follows an exception too, but then without a summary.
+            reached = line.logs.get("global_step", self._step)
+            whole = self.planned is None or not isinstance(reached, (int, float)) or reached >= self.planned
+            yield Line(line.where, {"event": "state", "state": "finished" if self._over or whole else "failed"})
             return
         original = opened(line.logs)
         names = _renamed(tuple(original), TRL if self.framework is None else self.framework.name)
@@ -173,17 +176,16 @@ class Dialect:
         if evaluated:
             yield Line(line.where, {**head, **{key: logs[key] for key in logs if key in evaluated}})
 
-    def _end_of_swift(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the event of ms-swift's last line, which follows an exception too, but then without a summary."""
-        step = line.get("global_step", self._step)
-        whole = self.planned is None or not isinstance(step, (int, float)) or step >= self.planned
-        return {"event": "state", "state": "finished" if self._over or whole else "failed"}
-
     def _step_of(self, line: Mapping[str, Any], bar: tuple[int, int] | None) -> object:
         """Return the step of a line; None if it lacks one although others have one."""
         key = next((key for key in (OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
         if key is not None:
-            self._step = self._number_in_step(key, line)
+            value, planned = line[key], line.get(_PLANNED.get(key, ""))
+            if isinstance(value, str) and (match := _OF.fullmatch(value.strip())):  # such as ``10/100``
+                value, planned = int(match[1]), int(match[2])
+            if isinstance(planned, int) and planned > 0:
+                self.planned = planned
+            self._step = _value(value)
             self.planned = bar[1] if bar is not None else self.planned
         elif self.counted:
             self._step = self._counted(bar) if is_training(line) else self._step
@@ -205,16 +207,6 @@ class Dialect:
                 self._interval = bar[0] - before if bar[0] > before else self._interval
                 return bar[0]
         return before + self._interval
-
-    def _number_in_step(self, key: str, line: Mapping[str, Any]) -> object:
-        """Return the step as a number; a line may give it as text, also as in ``10/100``."""
-        value = line[key]
-        planned = line.get(_PLANNED.get(key, ""))
-        if isinstance(value, str) and (match := _OF.fullmatch(value.strip())):
-            value, planned = int(match[1]), int(match[2])
-        if isinstance(planned, int) and planned > 0:
-            self.planned = planned
-        return _value(value)
 
 
 @lru_cache(maxsize=1000)

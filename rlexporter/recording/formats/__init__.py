@@ -47,18 +47,12 @@ def find(path: Path) -> Found:
     try:
         content = read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}{_followed(path)}") from None
+        # It may be a pipe, or larger than `MOST_BYTES`: one that is followed is never whole.
+        hint = "" if path.is_dir() or not path.exists() else " (`rlexporter tail` follows pipes, and logs of any size)"
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}{hint}") from None
     if event_files.is_one(content):
         return event_files.read(path)
-    return _in_text(path, Decoder(path).feed(content, last=True))
-
-
-def _followed(path: Path) -> str:
-    """Return a hint for a log that is a pipe or larger than `MOST_BYTES`: one that is followed is never whole."""
-    return "" if path.is_dir() or not path.exists() else " (`rlexporter tail` follows pipes, and logs of any size)"
-
-
-def _in_text(path: Path, text: str) -> Found:
+    text = Decoder(path).feed(content, last=True)
     damaged: list[UnreadableError] = []
     reader = detect(path, text, damaged.append, last=True) if text.strip() else None
     if reader is None:

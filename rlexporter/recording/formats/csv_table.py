@@ -22,7 +22,13 @@ def table(path: Path, text: str, first: str) -> InOnePiece | None:
     """
     for delimiter in _DELIMITERS:
         cells = _header(first.rstrip("\r"), delimiter)
-        keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]
+        parts = [cell.rpartition(" - ") for cell in cells]  # W&B calls columns ``run - key``
+        runs = list(dict.fromkeys(run for run, _, key in parts if run and key))
+        if len(runs) > 1 and cells[0] in (*_WANDB_STEP, *STEPS):
+            named = shortened(", ".join(runs))
+            raise UnreadableError(f"{path}: holds {len(runs)} runs ({named}): export one run a file")
+        # The extremes of a thinned history are left out.
+        keys = ["" if key.endswith(_EXTREMES) else _WANDB_STEP.get(key, key) for _, _, key in parts]
         if len(cells) > 1 and not any(map(is_number, keys)) and any(k in STEPS or is_known(k) for k in keys):
             return InOnePiece("a table (CSV)", _rows(path, text, delimiter, keys))
     return None
@@ -34,15 +40,6 @@ def _header(line: str, delimiter: str) -> list[str]:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
     except csv.Error:
         return []
-
-
-def _without_run(path: Path, cells: list[str]) -> list[str]:
-    """Return the keys of columns that W&B calls ``run - key``; empty for the extremes of a thinned history."""
-    parts = [cell.rpartition(" - ") for cell in cells]
-    runs = list(dict.fromkeys(run for run, _, key in parts if run and key))
-    if len(runs) > 1 and cells[0] in (*_WANDB_STEP, *STEPS):
-        raise UnreadableError(f"{path}: holds {len(runs)} runs ({shortened(', '.join(runs))}): export one run a file")
-    return ["" if key.endswith(_EXTREMES) else key for _, _, key in parts]
 
 
 def _rows(path: Path, text: str, delimiter: str, keys: list[str]) -> Iterator[Line]:

@@ -64,10 +64,10 @@ def _scalars(path: Path) -> Iterator[tuple[int, float, str, float]]:
             plugin = plugins.setdefault(value.tag, value.metadata.plugin_data.plugin_name)
             if value.HasField("simple_value"):
                 yield event.step, event.wall_time, value.tag, float(value.simple_value)
-            elif value.HasField("tensor") and plugin == "scalars" and _is_one(value.tensor):
+            elif (
+                value.HasField("tensor")
+                and plugin == "scalars"
+                # A damaged file may claim terabytes, which would be allocated.
+                and all(dim.size == 1 for dim in value.tensor.tensor_shape.dim)
+            ):
                 yield event.step, event.wall_time, value.tag, float(tensor_util.make_ndarray(value.tensor).item())
-
-
-def _is_one(tensor: Any) -> bool:
-    """Return True for a tensor of one value. A damaged file may claim terabytes, which would be allocated."""
-    return all(dim.size == 1 for dim in tensor.tensor_shape.dim)

@@ -100,10 +100,13 @@ def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
         whole = _loaded(text)
     except (ValueError, RecursionError):
         return None
-    if (found := _notebook(path, whole)) is not None:
-        return found
+    if isinstance(whole, dict) and isinstance(whole.get("cells"), list) and "nbformat" in whole:
+        return InOnePiece("a notebook", _of_cells(path, whole["cells"]))
     if histories := _histories(whole):
-        return InOnePiece(WHOLE, _of_each(path, histories))
+        lines = (
+            Line(f"{path}: {name}[{i}]", row, of=name) for name, rows in histories.items() for i, row in enumerate(rows)
+        )
+        return InOnePiece(WHOLE, lines)
     is_line = isinstance(whole, dict) and "\n" not in text.strip()
     if isinstance(_history(whole), list) or (last and not is_line):
         return InOnePiece(WHOLE, _listed(path, text, whole))
@@ -113,7 +116,11 @@ def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
 def _histories(whole: Any) -> dict[str, list[Any]]:
     """Return the histories in ``whole`` by name: lists of log lines, or columns of numbers. One alone has no name."""
     if isinstance(whole, list):
-        runs = [run for run in whole if _is_run(run)]
+        runs = [
+            run
+            for run in whole
+            if isinstance(run, dict) and any(isinstance(run.get(key), (list, dict)) for key in _HISTORIES)
+        ]
         names = [str(run.get("name") or run.get("id") or "run") for run in runs]
         numbered = enumerate(zip(names, runs, strict=True), 1)
         named = {f"{name} {i}" if names.count(name) > 1 else name: run for i, (name, run) in numbered}
@@ -128,10 +135,6 @@ def _histories(whole: Any) -> dict[str, list[Any]]:
     return {"": alone} if alone else {}
 
 
-def _is_run(run: Any) -> bool:
-    return isinstance(run, dict) and any(isinstance(run.get(key), (list, dict)) for key in _HISTORIES)
-
-
 def _rows(value: Any) -> list[Any]:
     """Return the log lines of one history; empty if ``value`` is none."""
     if isinstance(value, dict):
@@ -144,12 +147,6 @@ def _rows(value: Any) -> list[Any]:
         return []
     is_lines = isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value)
     return value if is_lines and any(is_known(key) or key in STEPS for key in value[0]) else []
-
-
-def _of_each(path: Path, histories: dict[str, list[Any]]) -> Iterator[Line]:
-    for name, rows in histories.items():
-        for i, row in enumerate(rows):
-            yield Line(f"{path}: {name}[{i}]", row, of=name)
 
 
 def _history(whole: Any) -> Any:
@@ -206,17 +203,8 @@ def _no_object(where: str, value: object) -> UnreadableError:
     return UnreadableError(f"{where}: is no JSON object but {type(value).__name__}: {UNDERSTOOD}")
 
 
-def _notebook(path: Path, whole: Any) -> InOnePiece | None:
-    """Return the log lines in a notebook, each cell a training of its own; None for any other JSON.
-
-    Iterating over the lines raises UnreadableError if no cell holds one.
-    """
-    if not isinstance(whole, dict) or not isinstance(whole.get("cells"), list) or "nbformat" not in whole:
-        return None
-    return InOnePiece("a notebook", _of_cells(path, whole["cells"]))
-
-
 def _of_cells(path: Path, cells: list[Any]) -> Iterator[Line]:
+    """Yield the log lines in a notebook, each cell a training of its own. Raises UnreadableError if there are none."""
     outputs = (cell.get("outputs") if isinstance(cell, dict) else None for cell in cells)
     lines = [line for number, each in enumerate(outputs, 1) for line in _of_cell(path, f"cell {number}", each or [])]
     if not lines:

@@ -123,10 +123,12 @@ def lines_of_pairs(path: Path, text: str) -> list[Line]:
     counts = Counter(key for _, logs in found for key in logs)
     most = max(counts.values(), default=0)
     usual = {key for key, count in counts.items() if count >= max(2.0, _SELDOM * most)}
-    if most < _FEWEST or not any(_is_of_rl(key) for key in usual):
+    if most < _FEWEST or not any(is_known(key) or not OF_RL.isdisjoint(PARTS.split(key.lower())) for key in usual):
         return []
-    if "step" in usual and not _rises([logs["step"] for _, logs in found if "step" in logs]):
-        usual.discard("step")  # it is counted anew in each epoch
+    if "step" in usual:
+        steps = [float(logs["step"].partition("/")[0]) for _, logs in found if "step" in logs]
+        if not all(before <= after for before, after in pairwise(steps)):
+            usual.discard("step")  # it is counted anew in each epoch
     kept = ((number, {key: value for key, value in logs.items() if key in usual}) for number, logs in found)
     return [Line(f"{path}:{number}", logs) for number, logs in kept if logs.keys() - _PLACES.values()]
 
@@ -156,12 +158,3 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
             yield "step", step[1]
         elif is_number(match[2]) or (key == "step" and is_number(match[2].partition("/")[0])):
             yield key, match[2]
-
-
-def _is_of_rl(key: str) -> bool:
-    return is_known(key) or not OF_RL.isdisjoint(PARTS.split(key.lower()))
-
-
-def _rises(steps: list[str]) -> bool:
-    numbers = [float(step.partition("/")[0]) for step in steps]
-    return all(before <= after for before, after in pairwise(numbers))
