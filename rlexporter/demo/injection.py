@@ -75,7 +75,11 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         elif self._fault.kind == "nan":
             self._undo.append(next(model.parameters()).register_hook(lambda gradient: gradient * nan).remove)
         elif self._fault.kind in _DRIFTS:
-            self._let_drift(getattr(model, "policy", None) or getattr(model, "pretrained_model", model))
+            # A bias of the last layer raises the logit of a token, in sampling and in training.
+            policy = getattr(model, "policy", None) or getattr(model, "pretrained_model", model)
+            head = policy.get_output_embeddings()
+            head.bias = torch.nn.Parameter(torch.zeros(head.out_features), requires_grad=False)
+            self._bias = head.bias
         elif self._fault.kind == "kl_runaway":
             self.turn_penalty()
 
@@ -97,12 +101,6 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
     def _begin(self) -> None:
         self.begun = True
         self._say(f"fault in step {self._step}: {KINDS[self._fault.kind]}")
-
-    def _let_drift(self, policy: Any) -> None:
-        """Begin to raise the logit of a token, in sampling and in training, by a bias of the last layer."""
-        head = policy.get_output_embeddings()
-        head.bias = torch.nn.Parameter(torch.zeros(head.out_features), requires_grad=False)
-        self._bias = head.bias
 
     def _in(self, reward: Reward, fault: Callable[[list[float], dict[str, Any]], list[float]]) -> Reward:
         """Return ``reward`` under its own name, but with its values changed by ``fault`` once that has begun."""

@@ -38,7 +38,11 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
     rewards = injection.rewards(summed=algorithm.startswith("ppo")) if injection else [*tiny.REWARDS]
     with tempfile.TemporaryDirectory(prefix="rlexporter-demo-") as folder:
         trainer, train = _built(algorithm, steps, Path(folder), rewards, injection, display)
-        exporter = attach_at(trainer, _settings(algorithm, port, fault), fallback=port is None)
+        name = os.environ.get("RLEXPORTER_RUN") or f"demo-{algorithm}-{os.getpid()}"
+        settings: SettingArguments = {"port": port, "run": name, "report": False}
+        if fault is not None and fault.kind == "stall" and "RLEXPORTER_THRESHOLDS" not in os.environ:
+            settings["thresholds"] = {"run_stalled": STALLED_SECONDS}
+        exporter = attach_at(trainer, settings, fallback=port is None)
         display.watch(exporter)
         if hasattr(trainer, "add_callback"):  # after the exporter's own, so that it shows the step that is over
             trainer.add_callback(Progress(display))
@@ -81,14 +85,6 @@ def _turn_penalty(trainer: Any) -> None:
         trainer.beta *= -1
     else:
         trainer.args.kl_coef *= -1
-
-
-def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingArguments:
-    name = os.environ.get("RLEXPORTER_RUN") or f"demo-{algorithm}-{os.getpid()}"
-    settings: SettingArguments = {"port": port, "run": name, "report": False}
-    if fault is not None and fault.kind == "stall" and "RLEXPORTER_THRESHOLDS" not in os.environ:
-        settings["thresholds"] = {"run_stalled": STALLED_SECONDS}
-    return settings
 
 
 def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None) -> str:
