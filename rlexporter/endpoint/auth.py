@@ -105,7 +105,8 @@ class Authentication:
 
     def _refusal(self, scope: Scope, headers: Headers, has_body: bool, *, brings: bool) -> Response | None:
         readable = scope["method"] in METHODS
-        if self._advertised is not None and not all(map(self._is_asked, headers.getlist("host"))):
+        names = map(_name, headers.getlist("host"))
+        if self._advertised is not None and not all(is_loopback(name) or name == self._advertised for name in names):
             text = "asked for under a name that is not this machine's: see RLEXPORTER_ADVERTISE\n"
             return PlainTextResponse(text, 421)
         if not brings and not (readable and scope["path"] == _OPEN):
@@ -115,10 +116,6 @@ class Authentication:
         if not readable:
             return PlainTextResponse("nothing here can be written\n", 405, {"allow": ", ".join(METHODS)})
         return None
-
-    def _is_asked(self, host: str) -> bool:
-        name = _name(host)
-        return is_loopback(name) or name == self._advertised
 
 
 def _brings(headers: Headers, token: bytes) -> bool:

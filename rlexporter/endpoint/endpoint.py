@@ -104,7 +104,8 @@ class Server:
         """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last `note`."""
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]
-        self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
+        own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # where this machine reaches itself
+        self.url = f"{'https' if guards.tls else 'http'}://{f'[{own}]' if ':' in own else own}:{self.port}"
         self._socket = sock
         self._snapshot = snapshot
         self._steps = steps
@@ -146,9 +147,3 @@ class Server:
         """Let go of the port and all connections in a forked child, which has the socket but not the thread."""
         self._socket.connections.close()
         self._socket.close()
-
-
-def _reachable(host: str) -> str:
-    """Return the address under which this machine reaches itself when it listens on ``host``."""
-    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{own}]" if ":" in own else own

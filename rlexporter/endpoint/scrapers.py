@@ -104,8 +104,12 @@ class Fetches:
         found = []
         for (_, agent), kept in list(self._senders.items()):
             collector = _collects(agent)
-            servers = _servers(fetch for fetch in tuple(kept) if fetch.time >= final - RECENT_SECONDS)
-            found += [_scraper(each, collector, final) for each in servers if collector or _is_loop(each)]
+            for fetches in _servers(fetch for fetch in tuple(kept) if fetch.time >= final - RECENT_SECONDS):
+                if collector or _is_loop(fetches):
+                    since = [fetch for fetch in fetches if fetch.time >= final]
+                    has_taken = any(fetch.taken for fetch in since)
+                    interval = _interval(fetches)
+                    found.append(Scraper(fetches[-1].time, interval, collector, len(since), has_taken))
         return found
 
 
@@ -151,12 +155,6 @@ def _unlikely(server: Sequence[Fetch], time: float) -> tuple[bool, float]:
     """
     late = time - server[-1].time - 0.8 * _interval(server)
     return late < 0, abs(late)
-
-
-def _scraper(fetches: Sequence[Fetch], collector: bool, final: float) -> Scraper:
-    since = [fetch for fetch in fetches if fetch.time >= final]
-    has_taken = any(fetch.taken for fetch in since)
-    return Scraper(fetches[-1].time, _interval(fetches), collector, len(since), has_taken)
 
 
 def _interval(fetches: Sequence[Fetch]) -> float:
