@@ -17,7 +17,6 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import AS_IT_IS, Kind, Level, Metric, Series
 from rlexporter.model.snapshot import Snapshot
 
@@ -77,7 +76,11 @@ def families(snapshot: Snapshot, *, counts: bool = False) -> Iterator[MetricFami
         if metric.kind is Kind.HISTOGRAM:
             yield from _histogram(metric, snapshot, ordered, counts)
         else:
-            yield _simple(metric, snapshot, ordered)
+            suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
+            family = MetricFamily(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
+            for series in ordered:
+                family.add_sample(metric.series, labels(snapshot, series), snapshot.samples[series])
+            yield family
 
 
 class _Families(Collector):
@@ -88,14 +91,6 @@ class _Families(Collector):
 
     def collect(self) -> Iterable[MetricFamily]:
         return self._families
-
-
-def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> MetricFamily:
-    suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
-    family = MetricFamily(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
-    for series in ordered:
-        family.add_sample(metric.series, labels(snapshot, series), snapshot.samples[series])
-    return family
 
 
 def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series], counts: bool) -> Iterator[MetricFamily]:
@@ -110,7 +105,8 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series], counts
     parts = {part: MetricFamily(f"{name}_{part}", meaning.format(name), "counter") for part, meaning in SUMS.items()}
     for series in ordered:
         counted, own = snapshot.buckets[series], labels(snapshot, series)
-        for bound, count in _cumulative(counted):
+        bounds = (*(floatToGoString(bound) for bound in counted.bounds), "+Inf")  # type: ignore[no-untyped-call]
+        for bound, count in zip(bounds, accumulate(counted.counts), strict=True):
             family.add_sample(f"{name}_bucket", {**own, "le": bound}, count)
         if metric.signed:
             for part, total in parts.items():
@@ -122,11 +118,6 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series], counts
     yield family
     if metric.signed:
         yield from parts.values()
-
-
-def _cumulative(counted: Histogram) -> Iterator[tuple[str, int]]:
-    bounds = (*(floatToGoString(bound) for bound in counted.bounds), "+Inf")  # type: ignore[no-untyped-call]
-    return zip(bounds, accumulate(counted.counts), strict=True)
 
 
 def _restricted(all_families: Iterable[MetricFamily], names: frozenset[str]) -> Iterator[MetricFamily]:

@@ -45,7 +45,9 @@ class Service:
             )
         self._plugin = found
         self._form = found.resolve_format(apprise.NotifyFormat.TEXT)
-        self._text = PlainText(_schemes(found), self._form.value, found.title_maxlen, found.body_maxlen)
+        declared: tuple[Any, ...] = (found.protocol, found.secure_protocol)
+        schemes = frozenset(scheme for each in declared for scheme in ([each] if isinstance(each, str) else each or ()))
+        self._text = PlainText(schemes, self._form.value, found.title_maxlen, found.body_maxlen)
         untouched = found.overflow_mode is apprise.OverflowMode.UPSTREAM  # else the address says what it wants
         self._longer = apprise.OverflowMode(self._text.longer) if untouched else found.overflow_mode
         kinds = apprise.NotifyType
@@ -91,12 +93,6 @@ def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
                 each.watch()
             time.sleep(_POLL_SECONDS)
         yield service.kind, courier.taken == 1
-
-
-def _schemes(plugin: Any) -> frozenset[str]:
-    """Return the schemes of addresses that are for ``plugin``."""
-    declared = (plugin.protocol, plugin.secure_protocol)
-    return frozenset(scheme for each in declared for scheme in ([each] if isinstance(each, str) else each or ()))
 
 
 class _Local(local):
