@@ -97,12 +97,9 @@ def table(value: object, name: str, form: str, pairs: Callable[[str], Iterable[t
     if not isinstance(value, (str, os.PathLike)):
         raise ValueError(f"must be a mapping, a text like {form}, or the path of a TOML file")
     given = text(os.fspath(value))
-    if given.endswith(".toml"):
-        return _of_file(path(given), name)
-    return dict(_bounded(pairs(given), iter(range(_MOST_MEMBERS))))
-
-
-def _of_file(file: str, name: str) -> Mapping[str, Any]:
+    if not given.endswith(".toml"):
+        return dict(_bounded(pairs(given), iter(range(_MOST_MEMBERS))))
+    file = path(given)
     try:
         settings = tomllib.loads(read_regular(file, _MOST_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:

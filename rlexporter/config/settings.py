@@ -139,7 +139,8 @@ def fitted(arguments: SettingArguments, hyperparameters: Mapping[str, float]) ->
 def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:
     """Warn of each variable that looks like a setting and is none, once a process. ``settings``: by their arguments."""
     for name, value in sorted(environ.items()):
-        known = name in settings.values() or name in _warned or _of_kubernetes(name, value)
+        of_kubernetes = _OF_KUBERNETES.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.match(value))
+        known = name in settings.values() or name in _warned or of_kubernetes
         if name.startswith(_PREFIX) and value.strip() and not known:
             _warned.add(name)
             logger.warning("%s is no setting of rlexporter, and is ignored; %s", name, _meant(name, settings))
@@ -214,7 +215,3 @@ def _meant(name: str, settings: Mapping[str, str]) -> str:
     if close:
         return f"did you mean {_PREFIX}{close[0]}?"
     return f"there are {', '.join(_PREFIX + variable for variable in own)}"
-
-
-def _of_kubernetes(name: str, value: str) -> bool:
-    return bool(_OF_KUBERNETES.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.match(value)))
