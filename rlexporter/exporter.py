@@ -138,8 +138,10 @@ class Exporter:
         with needed_by("the endpoint", ENDPOINT):
             from rlexporter.endpoint import app, auth, endpoint
             from rlexporter.outputs import prometheus
+        from rlexporter.status import page
 
-        earlier = self._given_to_compare(fallback)
+        file = run.settings.compare  # the page of a run to compare this one with
+        earlier = self._made("compare", lambda: page.read(Path(file)), fallback) if file not in ("", ON) else None
         guards = auth.guards(run.settings, partial(run.errors.add, "auth"))
         port = run.settings.port and run.settings.port + run.local_rank
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
@@ -274,13 +276,6 @@ class Exporter:
                 raise
             self.run.errors.add(where, error)
             return None
-
-    def _given_to_compare(self, fallback: bool) -> EarlierRun | None:
-        """Return the run of the page that the settings name, if any."""
-        from rlexporter.status import page
-
-        file = self.run.settings.compare
-        return self._made("compare", lambda: page.read(Path(file)), fallback) if file not in ("", ON) else None
 
     def _close_outlets(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Have all outlets do their last at once, and wait for them."""
