@@ -188,9 +188,15 @@ class Run:
                 self.sink.fold()
                 self.store.settle()
             shutdown.unchain_sigterm()
-            if not self.state.over:
-                stopped = error is None and self.brake.stops
-                self._enter(*((RunState.STOPPED, ON_CRITICAL) if stopped else _outcome(error)))
+            if self.state.over:
+                return
+            if error is not None:
+                stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
+                self._enter(RunState.STOPPED if stopped else RunState.FAILED, type(error).__name__)
+            elif self.brake.stops:
+                self._enter(RunState.STOPPED, ON_CRITICAL)
+            else:
+                self._enter(RunState.FINISHED)
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """Take over a ``state`` that comes from elsewhere, such as a recording. Never raises."""
@@ -277,10 +283,3 @@ class Run:
         labels = {"run": self.name, "rank": str(self.rank), **self.settings.labels}
         self._facts = replace(facts, algorithm=algorithm, info=info, world_size=self.world_size)
         self.store.begin(self._facts, labels)
-
-
-def _outcome(error: BaseException | None) -> tuple[RunState, str]:
-    if error is None:
-        return RunState.FINISHED, ""
-    stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
-    return RunState.STOPPED if stopped else RunState.FAILED, type(error).__name__

@@ -64,7 +64,10 @@ def register(ending: Ending) -> None:
     global _script
     if not _live:
         atexit.register(_at_exit)
-        _script = _outermost()
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None and frame.f_back is not None:
+            frame = frame.f_back
+        _script = frame
     if ending not in _live:
         _live.append(ending)
     chain_sigterm()
@@ -168,13 +171,6 @@ def say(text: str) -> None:
     """Print one line for the user at the terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         print(f"rlexporter: {shown(text)}", file=sys.stderr, flush=True)
-
-
-def _outermost() -> FrameType | None:
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
 
 
 def _returned(frame: FrameType) -> bool:

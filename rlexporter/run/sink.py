@@ -73,7 +73,12 @@ class RunSink:
         with self.changing("log"):
             self.fold()
             served, at, stats = self._serves_logs(), self._number(step), self._texts(stats)
-            stats = self._without_gpu(stats) if served else stats
+            if served:  # tensors on a GPU are counted there, since reading them would wait
+                there = {key: value for key, value in stats.items() if type(value) is not float and on_gpu(value)}
+                for key, value in there.items():
+                    for series in self._store.targets(key, stats):
+                        self._pending.tally.add(series, value)
+                stats = {key: value for key, value in stats.items() if key not in there} if there else stats
             update = update and self._pending.take(update)
             awaits = self._pending.tally.under_way
             self._store.record(stats, at, update, served=served, awaits=awaits)
@@ -289,14 +294,6 @@ class RunSink:
             with self.guard("log"):
                 kept[str(key)] = value
         return kept
-
-    def _without_gpu(self, stats: Mapping[str, object]) -> Mapping[str, object]:
-        """Count the tensors on a GPU there, since reading them would wait; return the line without them."""
-        there = {key: value for key, value in stats.items() if type(value) is not float and on_gpu(value)}
-        for key, value in there.items():
-            for series in self._store.targets(key, stats):
-                self._pending.tally.add(series, value)
-        return {key: value for key, value in stats.items() if key not in there} if there else stats
 
     def _counted_in(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
         """Return the series in which an array under ``key`` is counted."""
