@@ -61,6 +61,7 @@ def status(
     causes, reasons = samples.of("rl_signal_unavailable_info"), snapshot.reasons
     missing = {signal: (cause, language(reasons.get(signal, ""))) for signal, cause in causes}
     past = history.past(samples.step)
+    ordered = sorted(snapshot.buckets.items(), key=lambda item: (item[0].metric.series, item[0].labels))
     return {
         "version": VERSION,
         "language": language.code,
@@ -71,7 +72,10 @@ def status(
         "conditions": incidents_as_json(samples, language),
         "cards": cards.as_json(samples, past.buckets, now, language),
         "rewards": _rewards(samples),
-        "distributions": _distributions(snapshot.buckets, past.buckets, past.steps),
+        "distributions": [
+            _distribution(series, counted, since(counted, past.buckets.get(series)), past.steps)
+            for series, counted in ordered
+        ],
         "not_judged": _not_judged(samples, missing, language),
         "unavailable": [
             {"signal": signal, "cause": cause, "reason": reason} for signal, (cause, reason) in missing.items()
@@ -232,14 +236,6 @@ def _keys(metric: Metric, framework: str, family: str) -> list[str]:
     if keys or (known is not None and not known.of_trl):
         return keys
     return [key.name for key in metric.keys if family in key.algorithms] or [key.name for key in metric.keys]
-
-
-def _distributions(
-    buckets: Mapping[Series, Histogram], before: Mapping[Series, Histogram], steps: int | None
-) -> list[dict[str, Any]]:
-    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago."""
-    ordered = sorted(buckets.items(), key=lambda item: (item[0].metric.series, item[0].labels))
-    return [_distribution(series, counted, since(counted, before.get(series)), steps) for series, counted in ordered]
 
 
 def _distribution(series: Series, counted: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:

@@ -77,16 +77,30 @@ class History:
 
     def see(self, snapshot: Snapshot) -> None:
         """Add what has changed since the last snapshot."""
-        step = snapshot.samples.get(_STEP)
+        samples = snapshot.samples
+        step = samples.get(_STEP)
         if step is None or snapshot is self._seen:
             return
         with self._lock:
             if step < self._step:
                 self._begin_again(snapshot, int(step))
             self._seen, self._step = snapshot, step
-            self._note_pace(snapshot.samples.get(_TIME), step)
-            self._note_marks(snapshot, int(step))
-            self._add_gauges(snapshot)
+            time = samples.get(_TIME)
+            if time is not None and not (self._pace and step == self._pace[-1][1]):
+                self._pace.append((time, step))
+                while len(self._pace) > 2 and self._pace[1][0] <= time - _PACE_SECONDS:
+                    self._pace.popleft()
+            saved = samples.get(_CHECKPOINT)
+            evaluated = max((samples[each] for each in samples if each.metric is _EVALUATION), default=None)
+            for kind, sign, at in (("checkpoint", saved, saved), ("evaluation", evaluated, int(step))):
+                if sign is not None and at is not None and self._happened.get(kind) != sign:
+                    self._happened[kind] = sign
+                    self._marks.append(Mark(kind, int(at)))
+            most = self._most
+            for series, logged in snapshot.steps.items():
+                curve = self._curves.get(series) or self._new(series)
+                if curve is not None and logged > curve.last_step and series in samples:
+                    curve.add(logged, samples[series], most)
             self._add_histograms(snapshot, int(step))
 
     def curve(self, series: Series) -> list[Point]:
@@ -145,29 +159,6 @@ class History:
     def _most(self) -> int:
         """Return the most points of one curve."""
         return max(_SHORTEST, min(_LONGEST, _MOST_POINTS // max(1, len(self._curves))))
-
-    def _note_pace(self, time: float | None, step: float) -> None:
-        if time is None or (self._pace and step == self._pace[-1][1]):
-            return
-        self._pace.append((time, step))
-        while len(self._pace) > 2 and self._pace[1][0] <= time - _PACE_SECONDS:
-            self._pace.popleft()
-
-    def _note_marks(self, snapshot: Snapshot, step: int) -> None:
-        samples = snapshot.samples
-        saved = samples.get(_CHECKPOINT)
-        evaluated = max((samples[each] for each in samples if each.metric is _EVALUATION), default=None)
-        for kind, sign, at in (("checkpoint", saved, saved), ("evaluation", evaluated, step)):
-            if sign is not None and at is not None and self._happened.get(kind) != sign:
-                self._happened[kind] = sign
-                self._marks.append(Mark(kind, int(at)))
-
-    def _add_gauges(self, snapshot: Snapshot) -> None:
-        samples, most = snapshot.samples, self._most
-        for series, step in snapshot.steps.items():
-            curve = self._curves.get(series) or self._new(series)
-            if curve is not None and step > curve.last_step and series in samples:
-                curve.add(step, samples[series], most)
 
     def _add_histograms(self, snapshot: Snapshot, step: int) -> None:
         most = self._most

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlexporter.catalog.alerts import RESUME, STACK
@@ -36,17 +36,18 @@ class Step:
 def remedies(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[str]:
     """Return those of ``texts`` that are for the algorithm of the run, with this run's values of the settings."""
     algorithm = samples.snapshot.family or samples.info("rl_run_info").get("algorithm", "")
-    return [_with_values(text, samples, language) for text in _for(texts, algorithm, language)]
-
-
-def _for(texts: Sequence[str], algorithm: str, language: Language) -> Iterator[str]:
+    fitting = []
     for text in texts:
         found = _FOR.match(text)
         if found is None or algorithm not in _LABELS.values():
-            yield language(text)
+            told = language(text)
         elif algorithm in (_LABELS[name] for name in found[1].split(", ")):
             told = _FOR.sub(r"\2", language(text), count=1)
-            yield told[0].upper() + told[1:]
+            told = told[0].upper() + told[1:]
+        else:
+            continue
+        fitting.append(_with_values(told, samples, language))
+    return fitting
 
 
 def _with_values(text: str, samples: Samples, language: Language) -> str:

@@ -66,7 +66,11 @@ def verdict(samples: Samples, now: float, language: Language = ENGLISH) -> Verdi
     first = parts[0] if parts else Verdict(FINE, "ok", [], _all_pass(samples, language))
     texts = [part.text for part in parts]
     if not speaking and first.word == FINE:
-        texts += [_all_pass(samples, language), *_was_critical(incidents, samples, language)]
+        texts.append(_all_pass(samples, language))
+        over = [incident for incident in incidents if incident.severity is Severity.CRITICAL and not incident.cause]
+        if over:
+            last = max(over, key=lambda incident: incident.step)
+            texts += [language("Something was critical earlier."), told(last, samples, language)]
     # The code of the worst part, unless the process says how it ended or begins.
     of_code = of_process if of_process is not None and (of_process.word == ACT or first.code == "ok") else first
     conditions = [incident.condition for incident in speaking]
@@ -148,13 +152,6 @@ def _all_pass(samples: Samples, language: Language) -> str:
         return language("It is too short to judge: fewer than {count} steps.", count=str(LEAST_STEPS))
     judged = sum(value == 1.0 for value in samples.of("rl_condition_judged").values())
     return language("All {count} checks pass.", count=str(judged)) if judged else ""
-
-
-def _was_critical(incidents: Sequence[Incident], samples: Samples, language: Language) -> list[str]:
-    """Return what was critical last and is over."""
-    over = [incident for incident in incidents if incident.severity is Severity.CRITICAL and not incident.cause]
-    last = max(over, key=lambda incident: incident.step, default=None)
-    return [language("Something was critical earlier."), told(last, samples, language)] if last is not None else []
 
 
 def _stall(samples: Samples, now: float, language: Language) -> str:
