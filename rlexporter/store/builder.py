@@ -97,8 +97,11 @@ class SnapshotBuilder:
                 self.steps[series] = step
             elif not finite:
                 continue
+            elif kind is _HISTOGRAM and value < 0 and not series.metric.signed:
+                self.undefined_values(series.metric, 1)
             elif kind is _HISTOGRAM:
-                self._observe(series, value)
+                have = self.buckets.get(series) or Histogram.empty(series.metric.bounds)
+                self.buckets[series] = have.including(value)
             else:
                 self._count_up_to(series, value)
         if not finite and not counted:
@@ -137,13 +140,6 @@ class SnapshotBuilder:
             name = metric.of or metric.series
             self.add(_UNDEFINED, count, name)
             self.anomalies.undefined[name] += count
-
-    def _observe(self, series: Series, value: float) -> None:
-        if value < 0 and not series.metric.signed:
-            self.undefined_values(series.metric, 1)
-            return
-        have = self.buckets.get(series) or Histogram.empty(series.metric.bounds)
-        self.buckets[series] = have.including(value)
 
     def _count_up_to(self, series: Series, total: float) -> None:
         """Advance a counter by the growth of the trainer's running total; a smaller total started again from 0."""

@@ -165,8 +165,12 @@ class LogLines:
         for series, array in line.arrays:
             builder.merge(series, array, step)
         self._account(builder)
-        if not line.empty:
-            self._stamp(builder, line.prefix, step)
+        if line.prefix and not line.empty:
+            builder.set("rl_eval_timestamp_seconds", self._clock(), dataset(line.prefix))
+            builder.set("rl_eval_step", step, dataset(line.prefix))
+        elif not line.empty:
+            builder.samples[self._logged_at] = self._clock()
+            builder.samples[self._logged_step] = step
         return step
 
     def see(self, builder: SnapshotBuilder, seen: Mapping[Series, Histogram], step: int) -> None:
@@ -347,7 +351,12 @@ class LogLines:
         """Return the series that a new key of this training feeds; empty once there are too many keys."""
         targets = self._resolver.resolve(str(key), prefix)
         for series in targets if self._guessed else ():
-            self._unguess(known, series.metric.series)
+            guessed = self._guessed.pop(series.metric.series, None)
+            if guessed is not None:  # take the guess back: a key that is known feeds this series
+                self._unguessed = True
+                known.targets.pop(guessed)
+                known.gauges.pop(guessed, None)
+                known.plans.clear()
         as_logged = self._resolver.as_logged(str(key), prefix)
         if not as_logged:
             targets = targets or self._like(known, str(key), prefix, value)
@@ -381,15 +390,6 @@ class LogLines:
         self._guessed[series] = key
         return (Series(self._named[series]),)
 
-    def _unguess(self, known: _Known, series: str) -> None:
-        """Take back a guess: a key that is known feeds ``series``."""
-        key = self._guessed.pop(series, None)
-        if key is not None:
-            self._unguessed = True
-            known.targets.pop(key)
-            known.gauges.pop(key, None)
-            known.plans.clear()
-
     def _array(self, line: LogLine, targets: tuple[Series, ...], array: Any) -> bool:
         """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
         try:
@@ -415,14 +415,6 @@ class LogLines:
             builder.set("rlexporter_dropped_keys_total", self._dropped)
         if self._ignored:
             builder.set("rlexporter_ignored_values_total", self._ignored)
-
-    def _stamp(self, builder: SnapshotBuilder, prefix: str, step: int) -> None:
-        if prefix:
-            builder.set("rl_eval_timestamp_seconds", self._clock(), dataset(prefix))
-            builder.set("rl_eval_step", step, dataset(prefix))
-        else:
-            builder.samples[self._logged_at] = self._clock()
-            builder.samples[self._logged_step] = step
 
 
 def _of_one(series: Series, line: LineNumbers) -> bool:
