@@ -51,7 +51,10 @@ class DeviceTally:
             self._slots = self._state.narrow(0, 1, _CAPACITY * _WIDTH).view(_CAPACITY, _WIDTH)
             self._ends = self._state.as_strided((2,), (_CAPACITY * _WIDTH + 1,))
             self._classes = torch.arange(_MAX_CLASSES, dtype=torch.int32, device=device).unsqueeze(1)
-            self._buffers = [_host_buffer(self._state) for _ in range(2)]
+            # Those of an accelerator are page-locked: else a copy would wait.
+            pinned = self._state.device.type == "cuda" and torch.cuda.is_available()
+            shape, dtype = self._state.shape, self._state.dtype
+            self._buffers = [torch.zeros(shape, dtype=dtype, pin_memory=pinned) for _ in range(2)]
         weakref.finalize(self, _keep_if_lost, self._buffers)
         self._pieces = [self._slots.narrow(1, start, _PIECE) for start in range(_MAX_CLASSES, _WIDTH, _PIECE)]
         for piece in self._pieces:
@@ -77,7 +80,11 @@ class DeviceTally:
         if not values.numel():
             return
         self._added = True
-        slot, bounds = self._slot(series), series.metric.bounds
+        if series not in self._slot_of:
+            if len(self._slot_of) == _CAPACITY:
+                raise OverflowError(f"more than {_CAPACITY} histograms on one device")
+            self._slot_of[series] = len(self._slot_of)
+        slot, bounds = self._slots.select(0, self._slot_of[series]), series.metric.bounds
         piece = slot.narrow(0, _MAX_CLASSES + (self._flushes + 1) % _PIECES * _PIECE, _PIECE)
         with torch.no_grad():
             x = values.detach().reshape(-1)
@@ -147,13 +154,6 @@ class DeviceTally:
                 grown[series] = _buckets(series.metric.bounds, before[counts], now[counts], pieces)
         return grown
 
-    def _slot(self, series: Series) -> Any:
-        if series not in self._slot_of:
-            if len(self._slot_of) == _CAPACITY:
-                raise OverflowError(f"more than {_CAPACITY} histograms on one device")
-            self._slot_of[series] = len(self._slot_of)
-        return self._slots.select(0, self._slot_of[series])
-
     def _edges_of(self, bounds: tuple[float, ...], dtype: Any, room: int = 0) -> Any:
         """Return the edges as a tensor, made by filling it: a copy from the host would wait for the device.
 
@@ -209,15 +209,6 @@ def _clear(piece: Any) -> None:
     piece.narrow(1, _POSITIVE, 2).zero_()
     piece.select(1, _LOW).fill_(math.inf)
     piece.select(1, _HIGH).fill_(-math.inf)
-
-
-def _host_buffer(like: Any) -> Any:
-    """Make a buffer as large as ``like``, page-locked if that is on an accelerator: else a copy would wait."""
-    import torch
-
-    return torch.zeros(
-        like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda" and torch.cuda.is_available()
-    )
 
 
 def _keep_if_lost(buffers: list[Any]) -> None:

@@ -38,7 +38,10 @@ class Tally:
         if on_gpu(values):
             if _capturing():
                 raise NotSeenError("it is computed inside a CUDA graph, and a graph cannot be counted")
-            self._on(values.device).add(series, values, mask)
+            device = str(values.device)
+            if device not in self._devices:
+                self._devices[device] = DeviceTally(values.device)
+            self._devices[device].add(series, values, mask)
             return
         few = host.few(values, mask)
         if few is None:
@@ -80,12 +83,6 @@ class Tally:
     def _add(self, series: Series, counted: Histogram) -> None:
         have = self._host.get(series)
         self._host[series] = have + counted if have else counted
-
-    def _on(self, device: Any) -> DeviceTally:
-        name = str(device)
-        if name not in self._devices:
-            self._devices[name] = DeviceTally(device)
-        return self._devices[name]
 
 
 def _capturing() -> bool:
