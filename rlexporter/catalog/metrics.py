@@ -26,12 +26,9 @@ from rlexporter.model.metric import Metric
 _DECLARED = (*RUN, *LEARNING, *COMPLETIONS, *LOGPROBS, *SAMPLING, *EXPERTS, *SPEED, *DATA, *PIPELINE, *TRUTH)
 
 
-def _with_keys(metric: Metric) -> Metric:
-    """Give a histogram that counts one value a step the log keys of its gauge."""
-    return replace(metric, keys=next(gauge.keys for gauge in _DECLARED if gauge.series == metric.of))
-
-
-CATALOG = tuple(_with_keys(metric) if metric.of and not metric.keys else metric for metric in _DECLARED)
+_KEYS = {metric.series: metric.keys for metric in _DECLARED}
+CATALOG = tuple(replace(each, keys=_KEYS[each.of]) if each.of and not each.keys else each for each in _DECLARED)
+"""All metrics. A histogram that counts one value a step has the log keys of its gauge."""
 
 NAMED: dict[str, Metric] = {metric.series: metric for metric in CATALOG}
 """The catalog by Prometheus name."""

@@ -160,7 +160,11 @@ class Incidents:
         """Return the first step in which an incident, or its cause, may have begun; a milder limit shows it too."""
         names = {begun.condition.name, *([begun.cause[0]] if begun.cause else [])}
         limits = [each for name in names for each in by_name[name]]
-        return min(each.onset for each in limits if each is begun or _tells_onset(each))
+        return min(
+            each.onset
+            for each in limits
+            if each is begun or (each.standing is not Standing.OVER and each.limit.severity is not Severity.INFO)
+        )
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now: a recent critical non-finite value that still holds."""
@@ -256,10 +260,6 @@ class Incidents:
             symptom.cause = None
             del self._symptoms[symptom.key]
         return [Mark(symptom.key, None) for symptom in over]
-
-
-def _tells_onset(begun: _Begun) -> bool:
-    return begun.standing is not Standing.OVER and begun.limit.severity is not Severity.INFO
 
 
 def _is_before(cause: _Begun, symptom: _Begun) -> bool:

@@ -46,17 +46,13 @@ def _of_rewards(names: tuple[str, ...]) -> Derive:
             memory.tapped = _DIST in view.anomalies.undefined or any(s.metric.series == _DIST for s in view.seen)
         count = (of_plain if memory.tapped else of_all)(view, memory)
         if count:
-            memory.about(dict.fromkeys(_functions(view), view.step))
+            seen = [s.labels[0] for s, counted in view.seen.items() if s.metric.series == _DIST and counted.nonfinite]
+            logged = view.functions.get("rl_reward_function_mean", {})
+            returned = seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
+            memory.about(dict.fromkeys(returned, view.step))
         return count
 
     return count
-
-
-def _functions(view: View) -> list[str]:
-    """Return the reward functions that returned NaN or infinity."""
-    seen = [s.labels[0] for s, counted in view.seen.items() if s.metric.series == _DIST and counted.nonfinite]
-    logged = view.functions.get("rl_reward_function_mean", {})
-    return seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
 
 
 def _of_evaluations(names: tuple[str, ...]) -> Derive:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from statistics import median
 
-from rlexporter.conditions.past import Pace, Past
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
 from rlexporter.conditions.watch import ASIDE
 
@@ -32,7 +30,14 @@ def step_time(view: View, memory: Memory) -> float | None:
         usual = median(before) if before else seconds
         if seconds > _SLOW * usual:
             pace.slow.append(view.step)
-            _find_grown(view.step, parts, pace, seconds - usual, lambda past: median(past.last(30, len(pace.slow) - 1)))
+            grown = {  # by how much each part is slower than before
+                name: part - median(of_part.last(30, len(pace.slow) - 1))
+                for name, part in parts.items()
+                if (of_part := pace.parts.get(name)) is not None and of_part.count > len(pace.slow)
+            }
+            most = max(grown, key=grown.__getitem__, default="")
+            if most and grown[most] > (seconds - usual) / 2:
+                pace.grown = {most: pace.slow[0]}
     for name, part in parts.items():
         if name in pace.parts or len(pace.parts) < MAX_FUNCTIONS:
             pace.parts[name].add(part)
@@ -49,18 +54,6 @@ def longest_pause(view: View, memory: Memory) -> float | None:
     seconds, phase = view.stalled
     memory.about({phase: view.step})
     return max(seconds, memory.new("step_time") or 0.0)
-
-
-def _find_grown(step: int, parts: Mapping[str, float], pace: Pace, more: float, usual: Callable[[Past], float]) -> None:
-    """Keep the part of the step that has grown most, if that is half of the ``more`` seconds that the step takes."""
-    grown = {
-        name: seconds - usual(past)
-        for name, seconds in parts.items()
-        if (past := pace.parts.get(name)) is not None and past.count > len(pace.slow)
-    }
-    most = max(grown, key=grown.__getitem__, default="")
-    if most and grown[most] > more / 2:
-        pace.grown = {most: pace.slow[0] if pace.slow else step}
 
 
 def _parts(view: View) -> dict[str, float]:

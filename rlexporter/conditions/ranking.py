@@ -62,13 +62,12 @@ def _cause(incidents: Sequence[Incident]) -> Incident | None:
         return min(begun), place(*_declared(cause))
 
     first = min([*critical, *led], key=beginning)
-    return min((incident for incident in led if _is_foretold(incident, first)), key=beginning, default=first)
-
-
-def _is_foretold(cause: Incident, symptom: Incident) -> bool:
-    """Return True if ``symptom`` is one of ``cause``, although it may have been certain before it."""
-    known = _declared(cause)[0].foretold_by
-    return symptom.condition in known and abs(cause.began - symptom.began) <= WAKE
+    foretold = [  # what began first may be certain before its cause is
+        incident
+        for incident in led
+        if first.condition in _declared(incident)[0].foretold_by and abs(incident.began - first.began) <= WAKE
+    ]
+    return min(foretold, key=beginning, default=first)
 
 
 def _declared(incident: Incident) -> tuple[Condition, Limit]:

@@ -226,16 +226,11 @@ def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:
     there = {*view.numbers, *view.functions, *(series.metric.series for series in view.seen)}
     asked = []
     for state in states:
-        if any(_may_have(source, there) for source in state.sources):
+        reads = (source.reads if source.derived else (source.series,) for source in state.sources)
+        if any(not names or not there.isdisjoint(names) for names in reads):
             asked.append(state)
             there.add(state.name)
     return asked
-
-
-def _may_have(source: Source, there: set[str]) -> bool:
-    if not source.derived:
-        return source.series in there
-    return not source.reads or not there.isdisjoint(source.reads)
 
 
 def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:

@@ -179,7 +179,8 @@ class Watch:
         for phase, seconds in phases.items():
             self._patience.phase(phase, seconds)
         if advanced:
-            self._span = self._steps_since(step)
+            before = self._step  # without one, a run that goes on here has steps that were not seen
+            self._span = max(1, step - before) if before is not None else 1 if self._resumed else max(1, step)
         if update is None:  # nobody but the log tells what is new
             line = self._repeats.new(line)
         view = View(
@@ -221,7 +222,9 @@ class Watch:
         return self._verdict(view, now)
 
     def _verdict(self, view: View, now: float) -> Verdict:
-        transitions = _causes_first(self._judge.step(view))
+        transitions = self._judge.step(view)
+        if len(transitions) > 1:  # causes first
+            transitions.sort(key=lambda transition: place(transition.condition, transition.limit))
         marks = self._incidents.see(transitions, view, now)
         self._note_first(transitions, marks, view.step)
         self.checkpoints.see(self._incidents.critical, view)
@@ -262,21 +265,8 @@ class Watch:
             return None
         return seconds, max(phases, key=phases.__getitem__, default="eval" if paused else "")
 
-    def _steps_since(self, step: int) -> int:
-        """Return the number of steps from the one that was judged last to ``step``; 1 where it cannot be told."""
-        if self._step is not None:
-            return max(1, step - self._step)
-        return 1 if self._resumed else max(1, step)
-
 
 def _between(before: float | None, now: float) -> float | None:
     """Return the seconds between two times; None where one is not known."""
     gap = nan if before is None else now - before
     return gap if isfinite(gap) else None
-
-
-def _causes_first(transitions: Sequence[Transition]) -> Sequence[Transition]:
-    """Return ``transitions`` in the order of causes, if several limits begin in this step."""
-    if len(transitions) < 2:
-        return transitions
-    return sorted(transitions, key=lambda transition: place(transition.condition, transition.limit))
