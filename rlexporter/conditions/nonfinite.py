@@ -79,7 +79,10 @@ declared.signal("nonfinite_eval_reward", unit="values")(_of_evaluations(NONFINIT
 
 @declared.signal("nonfinite", unit="values", rests=True)
 def _nonfinite(view: View, memory: Memory) -> float | None:
-    """Count those of the metric that is the first in its step to have any; it is what the condition is about."""
+    """Count those of the metric that is the first in its step to have any; it is what the condition is about.
+
+    A metric that no update is computed from comes last. More data of a step can only add some, as in `_of`.
+    """
     order = {name: _place(name, view) for name in view.anomalies.nonfinite if name not in _ELSEWHERE}
     if not order:
         if not view.advanced:
@@ -98,14 +101,13 @@ def _nonfinite(view: View, memory: Memory) -> float | None:
 
 def _place(name: str, view: View) -> float:
     """Return the place of the metric ``name`` among those that a step computes."""
-    if name == "rl_weight_norm" and (
-        not view.advanced or view.counted.get("rl_weight_changed_fraction", _NOTHING).count
-    ):
-        return _OTHER - 0.5  # they come last: seen late, or compared, as nothing is with NaN, so numbers before
+    if name == "rl_weight_norm":
+        # Nothing is compared with NaN: weights that were compared were numbers before. So were those that come late.
+        were_numbers = not view.advanced or view.counted.get("rl_weight_changed_fraction", _NOTHING).count
+        return _OTHER - 0.5 if were_numbers else _PLACES[name]
     if name == "rl_grad_norm" and _outlived(view, "rl_grad_norm_dist", "rl_loss_dist"):
-        return (
-            _PLACES["rl_policy_ratio_mean"] - 0.5
-        )  # what one of several updates makes NaN comes before all that the next compute
+        # What one of several updates makes NaN comes before all that the next ones compute.
+        return _PLACES["rl_policy_ratio_mean"] - 0.5
     return _PLACES.get(name, _OTHER)
 
 

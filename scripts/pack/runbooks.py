@@ -147,10 +147,17 @@ def hold_text(limit: Limit) -> str:
     return f"{enough} in a row" if enough == of else f"{enough} of {of}"
 
 
+_MOST_SOURCES = 12
+
+
 def _diagnosis(conditions: Sequence[Condition]) -> str:
-    """Return the queries: the conditions, the signals that they are judged by, and signals to compare with."""
+    """Return the queries: the conditions, the signals that they are judged by, and signals to compare with.
+
+    NaN is looked for in more series than a person would query: those to compare with show it.
+    """
     of = promql.named(conditions)
-    read = [name for condition in conditions for name in series_of(condition.signal)]
+    sources = [series_of(condition.signal) for condition in conditions]
+    read = [name for series in sources for name in series if len(series) <= _MOST_SOURCES]
     related = [name for condition in conditions for name in condition.related]
     queries = [
         f'rl_condition{{{of},run="$run"}}',

@@ -160,7 +160,7 @@ def _the_sixth_is_paged_by_name(at: Desk, began: float) -> None:
     """Within two minutes, although five of its cluster are sick; of those there was one page, which named them."""
     page = at.page(SIXTH, "RLNotANumber")
     assert page.at - began < 2 * MINUTE + SLACK
-    assert page.description == f"Run {SIXTH}, step 2: 1 NaN or infinite value."
+    assert page.description == f"Run {SIXTH}, rl_grad_norm, step 2: 1 NaN or infinite value."
     assert set(at.pages(SIXTH)) == {"RLNotANumber"}
     assert [at.pages(run) for run in SICK] == [{MANY_RUNS.alert: "firing"}] * len(SICK)
     titles = [each for each in at.incidents().values() if "] five" in each[0] or "(five)" in each[0]]

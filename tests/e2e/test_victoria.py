@@ -212,7 +212,7 @@ def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:
     ):
         exporter.log({"loss": 0.1, "grad_norm": nan})
         page = at.page("a", "RLNotANumber")
-        assert page.description == "Run a, step 2: 1 NaN or infinite value."
+        assert page.description == "Run a, rl_grad_norm, step 2: 1 NaN or infinite value."
         assert page.labels["severity"] == "critical"
         assert database.value("last_over_time(rl_loss[1m])") == 0.1
         assert database.value("last_over_time(rl_grad_norm[1m])") is None

@@ -56,7 +56,8 @@ def test_nan_weights_are_in_prometheus_and_page_once(tmp_path: Path) -> None:
         page = at.page("crash", "RLNotANumber")
         assert page.labels["severity"] == "critical"
         assert re.fullmatch(
-            rf"Run crash, step {FAULT}: (1 NaN or infinite value|2 NaN or infinite values)\.", page.description
+            rf"Run crash, rl_weight_norm, step {FAULT}: (1 NaN or infinite value|2 NaN or infinite values)\.",
+            page.description,
         )
         holding = 'count(last_over_time(rl_condition{condition=~"nonfinite_.*",run="crash"}[1h]) == 1)'
         assert (often.value(holding) or 0) >= 6
