@@ -60,7 +60,7 @@ def test_a_site_with_labels_of_its_own(generation: str, alertmanager: str, tmp_p
             exporter.log({"loss": 0.1, "grad_norm": 1.0 if name == "well" else nan}, step=7)
         page = desk.page("mine", "RLNotANumber")
         assert {**TARGETS["sick"][1], "run": "mine"}.items() <= page.labels.items()
-        assert page.description.startswith("Run mine, step 7: ")
+        assert page.description.startswith("Run mine, rl_grad_norm, step 7: ")
         _the_message(desk)
         _the_dashboard(server, pack)
         assert {each["metric"]["run"] for each in server.query("rl:run_last_seen_timestamp_seconds")} == {"mine"}

@@ -167,7 +167,10 @@ def _texts_of(name: str) -> set[str]:
         return {PROCESS_ALERTS[name].summary}
     condition = CONDITION_NAMED[name]
     about = condition.about or condition.summary
-    return {condition.summary, *(about.format(subject=subject) for subject in (letter_reward.__name__, *PHASES))}
+    return {
+        condition.summary,
+        *(about.format(subject=subject) for subject in (letter_reward.__name__, *PHASES, "rl_grad_norm")),
+    }
 
 
 def _foretells(causes: frozenset[str]) -> set[str]:

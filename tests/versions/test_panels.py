@@ -22,7 +22,7 @@ from tests.versions import demos
 from tests.versions.demos import ALGORITHMS
 
 FAULT = "nan@60"
-_NAMED = 'last_over_time(rl:run_cause{condition=~"nonfinite_.+"}[10m])'
+_NAMED = 'last_over_time(rl:run_cause{condition=~"nonfinite.*"}[10m])'
 STEPS, SECONDS, SCRAPE = 70, 300.0, 3.0
 LATE, PATIENCE = 4.0, 600.0
 """Seconds after which all that a scrape or a rule has found is there, and in which something must have come."""
