@@ -438,7 +438,8 @@ def test_the_timeline_keeps_what_is_over(browser: Browser, served: Served) -> No
     assert over
     with opened(browser, served.url) as found:
         page = found.page
-        expect(page.locator(".bar-name")).to_have_text([each["alert"] for each in conditions])
+        names = [f"{each['alert']}: {each['subject']}" if each["subject"] else each["alert"] for each in conditions]
+        expect(page.locator(".bar-name")).to_have_text([name[:60] for name in names])
         expect(page.locator(".mark-checkpoint")).to_have_count(len(marks))
         strip = page.get_by_role("slider", name="Timeline")
         strip.focus()
