@@ -15,10 +15,10 @@ from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
+from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store.store import Store
 from rlexporter.tensors.host import count as count_values
 
 
@@ -31,14 +31,14 @@ def _line(size: int) -> dict[str, float]:
 
 def _judged(line: dict[str, float]) -> Callable[[], None]:
     """Records the line as the next step each time, and judges every condition."""
-    store, steps = _store(from_catalog.watch()), count(1)
-    return lambda: store.record(line, next(steps))
+    feed, steps = _feed(from_catalog.watch()), count(1)
+    return lambda: feed.record(line, next(steps))
 
 
-def _store(watch: Watch | None = None) -> Store:
-    store = Store(CATALOG, watch=watch)
-    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "bench", "rank": "0"})
-    return store
+def _feed(watch: Watch | None = None) -> Feed:
+    feed = Feed(CATALOG, watch=watch)
+    feed.begin(RunFacts(algorithm="grpo", step=0), {"run": "bench", "rank": "0"})
+    return feed
 
 
 def _gauges(line: dict[str, float]) -> tuple[CollectorRegistry, dict[str, Gauge]]:
@@ -53,12 +53,12 @@ def rows() -> Iterator[str]:
     yield "| keys | recorded | `Gauge.labels().set()` a key | TensorBoard `add_scalar` a key | recorded and judged |"
     yield "|---|---|---|---|---|"
     for keys in (20, 60, 200):
-        line, store = _line(keys), _store()
+        line, feed = _line(keys), _feed()
         judged = _judged(line)
         _, gauges = _gauges(line)
 
-        def ours(line: dict[str, float] = line, store: Store = store) -> None:
-            store.record(line, 1)
+        def ours(line: dict[str, float] = line, feed: Feed = feed) -> None:
+            feed.record(line, 1)
 
         def theirs(line: dict[str, float] = line, gauges: dict[str, Gauge] = gauges) -> None:
             for key, value in line.items():
@@ -88,18 +88,18 @@ def scrape_rows() -> Iterator[str]:
 
 def _scrape(observed: bool) -> str:
     """A row: of a run that logs 60 keys, or of one of 160 keys whose histograms are ``observed`` as well."""
-    store = _store()
-    store.record(_line(160 if observed else 60), 1)
+    feed = _feed()
+    feed.record(_line(160 if observed else 60), 1)
     if observed:
         values = [0.01 * number for number in range(200)]
         series = [_labelled(metric) for metric in CATALOG if metric.kind is Kind.HISTOGRAM]
-        store.absorb(StepUpdate(step=1, seen={each: count_values(values, each.metric.bounds) for each in series}))
-    body, _ = encode(store.snapshot, "")
+        feed.absorb(StepUpdate(step=1, seen={each: count_values(values, each.metric.bounds) for each in series}))
+    body, _ = encode(feed.snapshot, "")
     lines = sum(not line.startswith(b"#") for line in body.splitlines())
     registry, gauges = _gauges({str(i): 0.0 for i in range(lines)})
     for gauge in gauges.values():
         gauge.labels("bench", "0").set(1.0)
-    found = side_by_side({"ours": lambda: encode(store.snapshot, ""), "theirs": lambda: generate_latest(registry)})
+    found = side_by_side({"ours": lambda: encode(feed.snapshot, ""), "theirs": lambda: generate_latest(registry)})
     return f"| {lines} | {found['ours']} | {found['theirs']} |"
 
 

@@ -89,7 +89,7 @@ class Exporter:
     @property
     def snapshot(self) -> Snapshot:
         """Return the current snapshot of the run, which never changes; later calls return newer ones."""
-        return self.run.store.snapshot
+        return self.run.feed.snapshot
 
     @property
     def port(self) -> int | None:
@@ -152,7 +152,7 @@ class Exporter:
         self._server, run.note = server, server.note
         server.history.earlier = earlier
         versions = (__version__, platform.python_version(), prometheus.VERSION, app.VERSION)
-        run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
+        run.feed.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
         shutdown.register(self._ending)
         what = [f"run {run.known_as}"] if run.known_as else []
@@ -167,11 +167,11 @@ class Exporter:
         run = self.run
         with contextlib.ExitStack() as undo:
             undo.callback(sock.close)
-            if run.sink.recorder is None:  # else an earlier start began it, and it goes on
+            if run.feed.recorder is None:  # else an earlier start began it, and it goes on
                 undo.callback(run.stop_recording)
             undo.callback(self._close_outlets)
             self._open_outlets(sock.getsockname()[1], fallback)
-            steps = run.store.keep_steps()
+            steps = run.feed.keep_steps()
             server = endpoint.Server(
                 sock, run.current, partial(run.errors.add, "scrape"), guards, steps, run.completions
             )
@@ -310,7 +310,7 @@ class Exporter:
         from rlexporter.endpoint.scrapers import patience
 
         limit = min(run.settings.linger, _PEERS_WAIT_SECONDS) if hurries else run.settings.linger
-        final = run.sink.changed_at
+        final = run.feed.changed_at
         return patience(server.fetches.scrapers(final), final, time.monotonic(), limit, hurries=hurries)
 
     def _abandon(self) -> None:

@@ -16,10 +16,10 @@ import pytest
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.endpoint import server
 from rlexporter.exporter import Exporter
+from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import shutdown
-from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 DATA = Path(__file__).parent / "data"
@@ -61,16 +61,16 @@ def data() -> Path:
 
 
 @pytest.fixture
-def store() -> Store:
-    """A store on a clock that stands still."""
-    return Store(CATALOG, clock=lambda: 1000.0)
+def feed() -> Feed:
+    """A feed on a clock that stands still."""
+    return Feed(CATALOG, clock=lambda: 1000.0)
 
 
 @pytest.fixture
-def grpo(store: Store) -> Store:
-    """A store of a GRPO run at step 0."""
-    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
-    return store
+def grpo(feed: Feed) -> Feed:
+    """A feed of a GRPO run at step 0."""
+    feed.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
+    return feed
 
 
 @pytest.fixture
@@ -117,10 +117,10 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def observe(store: Store, series: Series, values: Any, mask: Any = None) -> None:
-    """Count values in a histogram of a store."""
-    step = int(store.snapshot.value("rl_step") or 0)
-    store.absorb(StepUpdate(step=step, seen={series: host.count(values, series.metric.bounds, mask)}))
+def observe(feed: Feed, series: Series, values: Any, mask: Any = None) -> None:
+    """Count values in a histogram of a feed."""
+    step = int(feed.snapshot.value("rl_step") or 0)
+    feed.absorb(StepUpdate(step=step, seen={series: host.count(values, series.metric.bounds, mask)}))
 
 
 def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[str, str]]:

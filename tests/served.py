@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.feed.feed import Feed
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.recording import Recording
-from rlexporter.store.store import Store
 
 
 def gauges(found: Recording) -> dict[str, float]:
     """The numbers that the lines of a log leave, by name and labels with slashes between them; no histograms."""
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(found.facts, {})
+    feed = Feed(CATALOG, frameworks=FRAMEWORKS)
+    feed.begin(found.facts, {})
     for event in found.events:
         if event.logs is not None:
-            store.record(event.logs, event.step)
+            feed.record(event.logs, event.step)
     return {
         "/".join((series.metric.series, *series.labels)): value
-        for series, value in store.snapshot.samples.items()
+        for series, value in feed.snapshot.samples.items()
         if isinstance(value, float)
     }
 

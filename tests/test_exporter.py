@@ -80,7 +80,7 @@ def test_buckets_of_a_users_own(tmp_path: Path) -> None:
     assert rewards == [(lowest, "0.0"), ("0.25", "2.0"), ("0.5", "3.0"), ("+Inf", "4.0")]
     lengths = re.findall(r'^rl_completion_length_dist_bucket{le="(.*?)".*} (.*)$', text, re.M)
     assert lengths == [("16.0", "1.0"), ("64.0", "2.0"), ("+Inf", "3.0")]
-    again = played(read(recorded), {}).run.store.snapshot.buckets
+    again = played(read(recorded), {}).run.feed.snapshot.buckets
     counted = {each.metric.series: found.counts for each, found in again.items()}
     assert counted["rl_reward_dist"] == (0, 2, 1, 1)
     assert counted["rl_completion_length_dist"] == (1, 1, 1)
@@ -276,7 +276,7 @@ def test_a_key_without_a_text_loses_itself_only(exporter: Exporter) -> None:
 
 def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a line, which the handler's follows: both are served and judged."""
-    record, told = exporter.run.store._lines.write, list[bool]()
+    record, told = exporter.run.feed._lines.write, list[bool]()
 
     def interrupted(*arguments: Any) -> int:
         if not told:
@@ -285,7 +285,7 @@ def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatc
         return int(record(*arguments))
 
     exporter.log({"reward": 0.25}, step=1)
-    monkeypatch.setattr(exporter.run.store._lines, "write", interrupted)
+    monkeypatch.setattr(exporter.run.feed._lines, "write", interrupted)
     exporter.log({"reward": 0.5}, step=2)
 
     assert exporter.snapshot.value("rl_step") == 3
@@ -309,7 +309,7 @@ def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: p
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporter.run.store, "record", interrupt)
+    monkeypatch.setattr(exporter.run.feed, "record", interrupt)
     with pytest.raises(KeyboardInterrupt):
         exporter.log({})
 
@@ -423,7 +423,7 @@ def test_a_forked_child_waits_for_no_lock_of_its_parent(exporter: Exporter) -> N
     held, goes_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with exporter.run.sink._folding, exporter.run.store._current.lock, exporter._closes:
+        with exporter.run.feed._lock, exporter._closes:
             held.set()
             assert goes_on.wait(60)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from rlexporter.atomic_file import write_whole
 from rlexporter.config.settings import Settings
+from rlexporter.feed.feed import Feed
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
@@ -20,7 +21,6 @@ from rlexporter.recording import Event, Recording, run_facts
 from rlexporter.recording.growing import Stream
 from rlexporter.recording.writers import is_training
 from rlexporter.run.run import Run
-from rlexporter.store.store import Store
 
 SILENCE_SECONDS = 60.0
 """After an exception or the last planned step, a run without a log line for so long counts as ended."""
@@ -49,10 +49,10 @@ class _Playing:
         self.run.enter(RunState.RUNNING)
 
     def put(self, event: Event, *, timed: bool | None = None) -> None:
-        """Put the content of ``event``, or the end that it tells, into the run. ``timed``: as in `Store.record`."""
+        """Put the content of ``event``, or the end that it tells, into the run. ``timed``: as in `Feed.record`."""
         if event.state is None:
             with self.run.errors.guard("log"):
-                feed(self.run.store, event, timed=isfinite(event.time) if timed is None else timed)
+                feed(self.run.feed, event, timed=isfinite(event.time) if timed is None else timed)
         elif event.state.over and not self.run.state.over:
             self.run.enter(event.state, event.exception)
 
@@ -68,7 +68,7 @@ class Player(_Playing):
         """Play one ``event``."""
         if event.state is not RunState.RUNNING:
             self.put(event)
-        elif self.run.state.over or self.run.store.snapshot.value("rl_steps_total"):
+        elif self.run.state.over or self.run.feed.snapshot.value("rl_steps_total"):
             self.begin(replace(self._recording.facts, step=None, totals={}))
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ class Follower(_Playing):
         self._begun, self._step, self._guessed = facts, None, False
         super().begin(facts)
         now = self.now()
-        self.run.store.change(lambda builder: builder.set("rl_run_start_timestamp_seconds", now))
+        self.run.feed.change(lambda builder: builder.set("rl_run_start_timestamp_seconds", now))
 
     def follow(self, events: Iterable[Event], written: float) -> None:
         """Take the next ``events``. ``written``: when the log was last written, in seconds since the epoch.
@@ -197,7 +197,7 @@ class Follower(_Playing):
             info = {**facts.info, **before.info}
             self.run.prepare(_served(replace(facts, info=info, step=None, totals={})))
         elif planned is not None and planned != before.steps_planned:
-            self.run.store.change(lambda builder: builder.set("rl_steps_planned", planned))
+            self.run.feed.change(lambda builder: builder.set("rl_steps_planned", planned))
 
 
 class Due(NamedTuple):
@@ -261,20 +261,20 @@ def settings(recording: Recording) -> dict[str, Any]:
     return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
 
 
-def feed(store: Store, event: Event, *, timed: bool = True) -> None:
-    """Put the content of a recorded ``event`` into ``store``; ``timed`` as in `Store.record`."""
+def feed(into: Feed, event: Event, *, timed: bool = True) -> None:
+    """Put the content of a recorded ``event`` into ``into``; ``timed`` as in `Feed.record`."""
     for update in (event.part, event.update):
         for series in update.seen if update else ():
-            store.tap(series.metric)
+            into.tap(series.metric)
     if event.part is not None:
-        store.absorb(event.part, last=event.last)
+        into.absorb(event.part, last=event.last)
     elif event.update is not None or event.logs is not None:
-        store.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
+        into.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
 
 
 def restore(run: Run, kept: SavedState) -> None:
     """Put the last state of a process that is gone into ``run``. If it was still running, it was killed."""
-    run.store.snapshot = kept.snapshot
+    run.feed.snapshot = kept.snapshot
     if not kept.state.over:
         run.enter(*_KILLED)
 

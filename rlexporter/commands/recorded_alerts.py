@@ -15,6 +15,7 @@ from rlexporter.conditions import from_catalog
 from rlexporter.conditions.from_catalog import series_of
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.watch import Watch
+from rlexporter.feed.keys import Resolver, evaluation_prefix
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Baseline, Condition, Severity, Signal
 from rlexporter.model.incident import FINE, Key
@@ -24,7 +25,6 @@ from rlexporter.run.run import Run
 from rlexporter.status.account import incidents_as_json
 from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import LEAST_STEPS, Verdict, verdict
-from rlexporter.store.keys import Resolver, evaluation_prefix
 
 _OF_TIME = ("step_time", "longest_pause")
 """The signals that need the times of log lines."""
@@ -161,9 +161,9 @@ def report(run: Run, recording: Recording) -> Report:
     """Return the alerts of ``recording``, which was played into ``run``."""
     watch = run.watch
     sources = {series for condition, _ in watch.limits for series in series_of(condition.signal)}
-    judged = any(series.metric.series in sources for series in run.store.snapshot.steps)
+    judged = any(series.metric.series in sources for series in run.feed.snapshot.steps)
     last = max((event.step for event in recording.events if event.state is None), default=0)
-    samples = Samples(run.store.snapshot)
+    samples = Samples(run.feed.snapshot)
     guesses = {key: series for key, series in samples.of("rlexporter_guessed_key_info")}  # noqa: C416 - keys are pairs
     fired = [_fired(watch, key, run.settings.thresholds) for key in watch.first]
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))

@@ -169,16 +169,16 @@ def _history(recording: Recording, interval: float) -> Backfill:
 
     player, dues = playback.begun(recording)
     run, history, gap = player.run, Backfill(_LABELS), max(interval, _GAP_SECONDS)
-    history.add(run.store.snapshot, player.now())
+    history.add(run.feed.snapshot, player.now())
     for event, at, ends_step in dues:
         while at - history.last > gap and not run.state.over:
-            history.add(run.store.snapshot, history.last + gap)
+            history.add(run.feed.snapshot, history.last + gap)
         player.time = at
         player.take(event)
         if ends_step and (interval <= 0 or at - history.last >= interval):
-            history.add(run.store.snapshot, at)
+            history.add(run.feed.snapshot, at)
     if not recording.watched:
         player.end()
-    if run.store.snapshot is not history.newest:
-        history.add(run.store.snapshot, player.now())
+    if run.feed.snapshot is not history.newest:
+        history.add(run.feed.snapshot, player.now())
     return history

@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
         name, check = kept.snapshot.labels.get("run", ""), {}
         run = Run(Settings.load({}), clock=lambda: kept.time)
         playback.restore(run, kept)
-        found = verdict(Samples(run.store.snapshot), run.clock())
+        found = verdict(Samples(run.feed.snapshot), run.clock())
         word, text = found.word, found.text
     else:
         recorded = recording.read(options.file, options.algorithm)
         given = {"thresholds": own.thresholds, "map": own.map}
-        name, run = recorded.run, playback.played(recorded, given, lambda run: history.see(run.store.snapshot)).run
+        name, run = recorded.run, playback.played(recorded, given, lambda run: history.see(run.feed.snapshot)).run
         if recorded.part:
             print(f"{recorded.part}; `rlexporter check` judges each")
         checked = recorded_alerts.report(run, recorded)
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
         history.earlier = page.read(Path(options.compare))
     elif options.compare:
         other, beside = recording.read(options.compare, options.algorithm), History()
-        old = playback.played(other, {}, lambda run: beside.see(run.store.snapshot)).run
-        history.earlier = earlier.of_page(document.kept(old.store.snapshot, beside, old.clock()))
-    data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
+        old = playback.played(other, {}, lambda run: beside.see(run.feed.snapshot)).run
+        history.earlier = earlier.of_page(document.kept(old.feed.snapshot, beside, old.clock()))
+    data = {**document.kept(run.feed.snapshot, history, run.clock(), spoken), **check}
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:100] or "run"
     out = options.output or Path(f"{stem}.html")
     playback.write_beside(options.file, out, [page.page(data).encode()], "--output")

@@ -144,7 +144,7 @@ class _Tail:
         self._damage += 1
         if self._damage == 1:
             self._display.say(f"left out: {error}. Further ones are only counted (rlexporter_errors_total)")
-        self._exporter.run.store.change(lambda builder: builder.add("rlexporter_errors_total", 1, "log"))
+        self._exporter.run.feed.change(lambda builder: builder.add("rlexporter_errors_total", 1, "log"))
 
 
 @contextmanager

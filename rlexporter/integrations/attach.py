@@ -96,7 +96,7 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
                 keeper = Keeper(lambda: (run.name, run.attempt), functools.partial(run.errors.add, "keep_good"))
             LegacyBrake(trainer, run, asks=bool(run.settings.on_critical), keeper=keeper).install()
     _attached[trainer] = exporter
-    run.sink.on_close(functools.partial(_forget, weakref.ref(trainer)))
+    run.feed.on_close(functools.partial(_forget, weakref.ref(trainer)))
     return exporter
 
 

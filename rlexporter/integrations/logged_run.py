@@ -72,8 +72,8 @@ class LoggedRun:
             self.exporter.start(fallback=True)
         with run.errors.guard("event"):
             run.begin(facts)
-        run.sink.before_end(self.flush)
-        run.sink.on_close(self._stop)
+        run.feed.before_end(self.flush)
+        run.feed.on_close(self._stop)
 
     def log(
         self, values: Mapping[str, Any], step: int | None = None, *, whole: bool = True, replaces: bool = False
@@ -85,7 +85,7 @@ class LoggedRun:
         """
         if os.getpid() != self._process:
             return
-        sink = self.exporter.run.sink
+        sink = self.exporter.run.feed
         with sink.guard("log"), self._lock:
             self.begin(RunFacts(open_ended=True))
             rest = sink.ahead(values)
@@ -110,7 +110,7 @@ class LoggedRun:
         with self._lock:
             held, self._held = self._held, {}
             if held:
-                self.exporter.run.sink.log(held, step=self._held_step, flush=False)
+                self.exporter.run.feed.log(held, step=self._held_step, flush=False)
 
     def end(self, error: BaseException | None = None) -> None:
         """End the run, by ``error`` or normally."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.feed.keys import evaluation_prefix
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate
@@ -18,7 +19,6 @@ from rlexporter.recording import codec, formats, run_facts, trainings
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError
 from rlexporter.recording.trainings import Kind
 from rlexporter.recording.writers import Dialect
-from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
 _FIRST_STEPS = 100

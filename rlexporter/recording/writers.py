@@ -14,11 +14,11 @@ from math import isfinite
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.feed.keys import Resolver, evaluation_prefix
 from rlexporter.frameworks.common import STEP_KEYS
 from rlexporter.frameworks.known import FRAMEWORKS, TRL, family_of, written_by
 from rlexporter.model.metric import Framework
 from rlexporter.recording.source import Line
-from rlexporter.store.keys import Resolver, evaluation_prefix
 
 OWN_STEPS = (
     *("step", *STEP_KEYS),

@@ -8,23 +8,22 @@ from collections.abc import Iterator
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.config.parsers import orders
 from rlexporter.config.settings import Settings
+from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.sink import SAVE, STOP, Orders
 from rlexporter.run import shutdown
-from rlexporter.run.error_log import ErrorLog
 from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import verdict
-from rlexporter.store.store import Store
 
 
 class Brake:
     """Turns the incidents of a run into orders, each incident once: the `Brake` of `rlexporter.model.sink`."""
 
-    def __init__(self, settings: Settings, store: Store, errors: ErrorLog) -> None:
+    def __init__(self, settings: Settings, feed: Feed) -> None:
         self._asked, self._patience = settings.on_critical, settings.on_critical_patience
         self._only = settings.on_critical_for
-        self._store, self._errors = store, errors
+        self._feed = feed
         self._done: set[tuple[str, str, int]] = set()
         self.stops = False
         """True once the training was told to stop."""
@@ -43,7 +42,7 @@ class Brake:
         able = {word: does for word, does in ((SAVE, saves), (STOP, stops)) if does}
         for incident in self._new() if self._asked else ():
             self._done.add(_key(incident))
-            with self._errors.guard("on_critical"):
+            with self._feed.guard("on_critical"):
                 given = self._asked if isinstance(self._asked, tuple) else _answer(self._asked(incident))
                 words, why = (
                     [word for word in able if word in given],
@@ -51,13 +50,13 @@ class Brake:
                 )
                 if words:
                     does = " and ".join(able[word] for word in words)
-                    shutdown.say(f"on_critical {does} in step {self._store.step}: {why}")
+                    shutdown.say(f"on_critical {does} in step {self._feed.step}: {why}")
                 asked.update(words)
         return Orders(SAVE in asked, STOP in asked, self._verdict() if asked else "")
 
     def _verdict(self) -> str:
         """Return what the page of the run says now: the cause first, since when, and what to do first."""
-        samples = Samples(self._store.snapshot)
+        samples = Samples(self._feed.snapshot)
         found = verdict(samples, time.time())
         return "\n".join([found.text, *(step.text for step in found.steps[:1])])
 
@@ -66,10 +65,10 @@ class Brake:
 
     def _new(self) -> Iterator[Incident]:
         """Yield what is critical, is nobody's symptom, has lasted for long enough, and was not asked about yet."""
-        for incident in self._store.snapshot.incidents:
+        for incident in self._feed.snapshot.incidents:
             severe = incident.speaks and incident.severity is Severity.CRITICAL
             if severe and self._is_meant(incident) and _key(incident) not in self._done:
-                lasts = incident.standing is Standing.HOLDS and self._store.step - incident.step >= self._patience
+                lasts = incident.standing is Standing.HOLDS and self._feed.step - incident.step >= self._patience
                 if lasts or not self._patience:
                     yield incident
 

@@ -1,4 +1,4 @@
-"""The run: its name, its state, its settings, and the store that holds its data."""
+"""The run: its name, its state, its settings, and the feed that takes its data."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from rlexporter.catalog import buckets
 from rlexporter.conditions import from_catalog
 from rlexporter.config import mapping
 from rlexporter.config.settings import MAIN, Settings
+from rlexporter.feed.feed import Feed
+from rlexporter.feed.keys import clip
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.checkpoint import GoodCheckpoints
+from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import ON_CRITICAL, RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
 from rlexporter.run.brake import Brake
-from rlexporter.run.error_log import ErrorLog
-from rlexporter.run.sink import RunSink
 from rlexporter.status.completions import Completions
-from rlexporter.store.keys import clip
-from rlexporter.store.store import Store
 from rlexporter.version import __version__
 
 
@@ -33,7 +32,7 @@ class Run:
     """The life of one run in this process, from its name to its end: a `TrainedRun` of `rlexporter.model.sink`.
 
     ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``urgent``: after what should leave
-    the process at once, as `Store` says; ``ended``: called after `end`, but not after `exit`. After the setup
+    the process at once, as `Feed` says; ``ended``: called after `end`, but not after `exit`. After the setup
     nothing here raises into a training loop. The training thread calls everything but `current`, which any thread may,
     and what a signal or the end of the process calls: `preempt`, `exit`.
     """
@@ -56,7 +55,7 @@ class Run:
         self.state = RunState.STARTING
         self.training = False
         self.watch = from_catalog.watch(settings.thresholds)
-        self.store = Store(
+        self.feed = Feed(
             mapping.catalog(buckets.catalog(settings.buckets), settings.map),
             max_keys=settings.max_keys,
             clock=lambda: self.clock(),
@@ -64,11 +63,13 @@ class Run:
             urgent=urgent,
             frameworks=FRAMEWORKS,
             guess=mapping.guessed,
+            stepping=shutdown.chain_sigterm,
         )
-        self.errors = ErrorLog(self.store)
-        self.brake = Brake(settings, self.store, self.errors)
+        self.errors = self.feed.errors
+        self.brake = Brake(settings, self.feed)
         self.completions = Completions(settings.completions)
-        self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0, self.completions)
+        if self.completions.most:
+            self.feed.keep_rollout = self.completions.see
         self._begins = begins
         self._ended = ended
         self._identity = identity.provisional(settings.run, None)
@@ -76,7 +77,12 @@ class Run:
         self._settled = self._driven = False
         self._shown: tuple[Snapshot, Snapshot] | None = None  # the last snapshot, and its part that is this rank's own
         self._describe(self._facts)
-        self.store.enter(self.state)
+        self.feed.enter(self.state)
+
+    @property
+    def sink(self) -> Feed:
+        """Return what takes everything that is seen of this run."""
+        return self.feed
 
     @property
     def name(self) -> str:
@@ -90,7 +96,7 @@ class Run:
         It is "" while it depends on whether the run resumes a checkpoint.
         """
         depends = self._identity.assumed and not self._settled
-        return "" if depends or clip(self.name) != self.store.snapshot.labels["run"] else self.name
+        return "" if depends or clip(self.name) != self.feed.snapshot.labels["run"] else self.name
 
     @property
     def rank(self) -> int:
@@ -131,8 +137,8 @@ class Run:
         Any thread may call this.
         """
         with self.errors.guard("scrape"):
-            self.sink.fold()
-        snapshot = self.store.snapshot
+            self.feed.fold()
+        snapshot = self.feed.snapshot
         if self.rank == 0:
             return snapshot
         if self._shown is None or self._shown[0] is not snapshot:
@@ -141,18 +147,28 @@ class Run:
 
     def log(self, stats: Mapping[str, object], step: int | None = None) -> None:
         """Take a log line. What comes first, a line or a tensor, starts the run if no adapter drives it."""
-        self._start("log")
-        self.sink.log(stats, step=step)
-        if not self._driven:
+        if self.state is RunState.STARTING:
+            self._start("log")
+        self.feed.log(stats, step)
+        if self.settings.on_critical and not self._driven:
             self.brake.obeyed(self.brake.orders(saves="", stops="sets should_stop"))
 
     def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
-        """Count ``values`` in the histogram ``name``, as `RunSink.observe_at_once` does."""
-        self._start("observe")
-        self.sink.observe_at_once(name, values, mask, **labels)
+        """Count ``values`` in the histogram ``name``, as `Feed.observe_at_once` does.
+
+        Raises SetupError for a name or labels that no histogram has, in a loop of the user's own before its first step.
+        """
+        if not self._driven and not self.feed.snapshot.value("rl_steps_total"):
+            try:
+                self.feed.histogram(name, labels)
+            except LookupError as error:
+                raise SetupError(str(error)) from None
+        if self.state is RunState.STARTING:
+            self._start("observe")
+        self.feed.observe_at_once(name, values, mask, **labels)
 
     def prepare(self, facts: RunFacts) -> None:
-        with self.sink.changing("event"):
+        with self.feed.changing("event"):
             self._driven = True
             if not self._settled:
                 self._identity = identity.provisional(self._given_name(facts), facts.output_dir)
@@ -161,7 +177,7 @@ class Run:
     def begin(self, facts: RunFacts) -> None:
         with self.errors.guard("event"):
             self._begins(facts)
-        with self.sink.changing("event"):
+        with self.feed.changing("event"):
             self._facts = facts
             self.brake.begin()
             self._driven, self.training = True, not facts.open_ended
@@ -179,14 +195,14 @@ class Run:
             self._ended()
 
     def _end(self, error: BaseException | None) -> None:
-        self.sink.bring_in()
-        with self.sink.changing("event"):
+        self.feed.bring_in()
+        with self.feed.changing("event"):
             self.training = False
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
-                self.sink.drain()
+                self.feed.drain()
             with self.errors.guard("event"):
-                self.sink.fold()
-                self.store.settle()
+                self.feed.fold()
+                self.feed.settle()
             shutdown.unchain_sigterm()
             if self.state.over:
                 return
@@ -200,14 +216,14 @@ class Run:
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """Take over a ``state`` that comes from elsewhere, such as a recording. Never raises."""
-        with self.sink.changing("event"):
+        with self.feed.changing("event"):
             if state.over:
-                self.store.settle()
+                self.feed.settle()
             self._enter(state, exception)
 
     def exit(self, error: BaseException | None) -> None:
         """Note that the process ends: a training that is still under way was stopped, whatever stopped it."""
-        with self.sink.changing("exit"):
+        with self.feed.changing("exit"):
             cut_short = error is None and (self.training or self.state is RunState.STARTING)
             if cut_short and not self.state.over:
                 self._enter(RunState.STOPPED)
@@ -215,47 +231,44 @@ class Run:
 
     def preempt(self) -> None:
         """Note that the process was told to end (SIGTERM)."""
-        self.sink.bring_in()
-        with self.sink.changing("exit"):
+        self.feed.bring_in()
+        with self.feed.changing("exit"):
             if not self.state.over:
                 self._enter(RunState.PREEMPTED)
 
     def record(self) -> None:
         """Begin to record if the settings ask for it. Raises SetupError for a file that cannot be written."""
-        if self.settings.record and self.sink.recorder is None:
+        if self.settings.record and self.feed.recorder is None:
             path = str(of_rank(self.settings.record, self.rank))
-            self.sink.recorder = Recorder(path, partial(self.errors.add, "record"))
+            self.feed.recorder = Recorder(path, partial(self.errors.add, "record"))
 
     def stop_recording(self) -> None:
-        recorder, self.sink.recorder = self.sink.recorder, None
+        recorder, self.feed.recorder = self.feed.recorder, None
         if recorder is not None:
             recorder.close()
 
     def close(self) -> None:
         """Take every wrapper off, and end the recording."""
-        self.sink.close()
+        self.feed.close()
         self.stop_recording()
 
     def abandon(self) -> None:
         """Detach from the parent in a forked child: nothing that the child logs is recorded."""
-        self.sink.abandon()
-        self.store.renew_lock()
+        self.feed.abandon()
 
     def _enter(self, state: RunState, exception: str = "") -> None:
         self.state = state
-        self.store.enter(state, exception)
-        if self.sink.recorder is not None:
-            self.sink.recorder.state(state, exception)
+        self.feed.enter(state, exception)
 
     def _start(self, place: str) -> None:
-        if self.state is RunState.STARTING and not self._driven:
+        if not self._driven:
             with self.errors.guard(place):
                 self._introduce()
                 self._enter(RunState.RUNNING)
 
     def _introduce(self) -> None:
-        if self.sink.recorder is not None:
-            self.sink.recorder.meta(self.name, self._facts, self.store.named.values())
+        if self.feed.recorder is not None:
+            self.feed.recorder.meta(self.name, self._facts, self.feed.named.values())
 
     def _settle(self, facts: RunFacts) -> None:
         told, self._settled = self.known_as, True
@@ -282,4 +295,5 @@ class Run:
         algorithm = self.settings.algorithm or facts.algorithm or "custom"
         labels = {"run": self.name, "rank": str(self.rank), **self.settings.labels}
         self._facts = replace(facts, algorithm=algorithm, info=info, world_size=self.world_size)
-        self.store.begin(self._facts, labels)
+        self.feed.serves_logs = self.rank == 0
+        self.feed.begin(self._facts, labels)

@@ -28,7 +28,8 @@ class Tally:
     def __init__(self) -> None:
         self._host: Seen = {}
         self._few: dict[Series, list[Any]] = {}
-        self._devices: dict[str, DeviceTally] = {}
+        self.devices: dict[str, DeviceTally] = {}
+        """The counts on devices, by the name of the device."""
 
     def add(self, series: Series, values: Any, mask: Any = None) -> None:
         """Count the ``values`` for which ``mask`` is true. Raises what torch and numpy raise for unreadable ones.
@@ -39,9 +40,9 @@ class Tally:
             if _capturing():
                 raise NotSeenError("it is computed inside a CUDA graph, and a graph cannot be counted")
             device = str(values.device)
-            if device not in self._devices:
-                self._devices[device] = DeviceTally(values.device)
-            self._devices[device].add(series, values, mask)
+            if device not in self.devices:
+                self.devices[device] = DeviceTally(values.device)
+            self.devices[device].add(series, values, mask)
             return
         few = host.few(values, mask)
         if few is None:
@@ -63,19 +64,19 @@ class Tally:
 
     def flush(self, step: int) -> None:
         """Start to copy the counts on devices to the host, as those of ``step``; not while a CUDA graph is captured."""
-        if self._devices and _capturing():
+        if self.devices and _capturing():
             return
-        for device in self._devices.values():
+        for device in self.devices.values():
             device.flush(step)
 
     @property
     def under_way(self) -> bool:
         """Return True if counts of a device have not been returned by `arrived` yet. For any thread."""
-        return any(device.under_way for device in tuple(self._devices.values()))
+        return any(device.under_way for device in tuple(self.devices.values()))
 
     def arrived(self) -> list[tuple[int, Seen]]:
         """Return the counts that have arrived from devices since the last call, each with its step, oldest first."""
-        return [step for device in tuple(self._devices.values()) for step in iter(device.arrived, None)]
+        return [step for device in tuple(self.devices.values()) for step in iter(device.arrived, None)]
 
     def _count(self, series: Series, parts: list[Any]) -> None:
         self._add(series, host.count_few(parts, series.metric.bounds))

@@ -58,11 +58,11 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     history, found, left = History(), [], [*STEPS]
 
     def see(run: Run) -> None:
-        history.see(run.store.snapshot)
-        step = run.store.snapshot.value("rl_step")
+        history.see(run.feed.snapshot)
+        step = run.feed.snapshot.value("rl_step")
         if left and step is not None and step >= left[0] and not run.state.over:
             left.pop(0)
-            found.append(document.kept(run.store.snapshot, history, run.clock()))
+            found.append(document.kept(run.feed.snapshot, history, run.clock()))
 
     playback.played(recording.read(str(file), ""), {}, see)
     return found

@@ -111,18 +111,18 @@ def history(told: Planned) -> Iterator[bytes]:
     for event in (_at_pace(replace(each, step=each.step or last), start, pace) for each in events):
         last = event.step
         while scraped < event.time:
-            history.add(run.store.snapshot, scraped)
+            history.add(run.feed.snapshot, scraped)
             scraped += SCRAPE
         clock[0] = event.time
         if event.state is None:
-            feed(run.store, event)
+            feed(run.feed, event)
             if event.step > saved and event.step % 50 == 0:
                 run.sink.saved(saved := event.step)
         elif event.state.over:
             run.enter(event.state, event.exception)
     until = END if told.ended == 0 else clock[0] + _LINGER
     while scraped <= until:
-        history.add(run.store.snapshot, scraped)
+        history.add(run.feed.snapshot, scraped)
         scraped += SCRAPE
     return history.text()
 

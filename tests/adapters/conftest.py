@@ -23,5 +23,5 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which phases and steps are timed, of exporters that begin after this."""
     made = Clock()
     monkeypatch.setattr("time.perf_counter", made)
-    monkeypatch.setattr("rlexporter.run.pending_step.PhaseTimer.__init__.__defaults__", (made,))
+    monkeypatch.setattr("rlexporter.feed.feed.PhaseTimer.__init__.__defaults__", (made,))
     return made

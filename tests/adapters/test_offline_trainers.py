@@ -13,7 +13,7 @@ from transformers import LlamaForSequenceClassification
 from rlexporter import Exporter, RLExporterCallback
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.demo import tiny as demo
-from rlexporter.store.keys import Resolver
+from rlexporter.feed.keys import Resolver
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from rlexporter.catalog.algorithms import ALGORITHMS, PPO
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS, INFO_LABELS
+from rlexporter.feed.keys import Resolver, evaluation
 from rlexporter.model.metric import AS_IT_IS, Kind, Metric, RankScope, Series
 from rlexporter.outputs.prometheus import SUMS
-from rlexporter.store.keys import Resolver, evaluation
 from scripts.pack.recording_rules import RECORDING_RULES
 from tests.tools import ROOT
 

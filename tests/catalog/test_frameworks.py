@@ -17,12 +17,12 @@ from rlexporter.catalog.algorithms import ALGORITHMS, family
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands.recorded_alerts import judge
+from rlexporter.feed.feed import Feed
+from rlexporter.feed.keys import Resolver
 from rlexporter.frameworks.known import FRAMEWORKS, written_by
 from rlexporter.model.metric import AS_IT_IS
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
-from rlexporter.store.keys import Resolver
-from rlexporter.store.store import Store
 from tests.served import gauges
 from tests.tools import ROOT
 
@@ -136,13 +136,13 @@ def test_keys_that_say_nothing(tmp_path: Path) -> None:
 
 def test_ms_swift_where_the_kl_is_in_the_reward() -> None:
     """Its `kl` is then a sum over the completion."""
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(RunFacts(algorithm="reinforce_plus_plus", framework="ms-swift", judged_as="rloo"), {})
-    store.record({"kl": -0.5}, 1)
-    store.record({"kl": -1.0}, 2)
+    feed = Feed(CATALOG, frameworks=FRAMEWORKS)
+    feed.begin(RunFacts(algorithm="reinforce_plus_plus", framework="ms-swift", judged_as="rloo"), {})
+    feed.record({"kl": -0.5}, 1)
+    feed.record({"kl": -1.0}, 2)
 
-    assert store.snapshot.value("rl_kl_per_sequence") == -1.0
-    assert store.snapshot.value("rl_kl_per_token") is None
+    assert feed.snapshot.value("rl_kl_per_sequence") == -1.0
+    assert feed.snapshot.value("rl_kl_per_token") is None
 
 
 def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from rlexporter.catalog.as_logged import AS_LOGGED
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.feed.keys import Resolver
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.metric import AS_IT_IS, Metric
-from rlexporter.store.keys import Resolver
 from scripts.readers import readers
 
 

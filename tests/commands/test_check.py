@@ -17,11 +17,11 @@ from rlexporter.commands import main
 from rlexporter.commands.playback import feed, played
 from rlexporter.commands.recorded_alerts import judge, report
 from rlexporter.conditions import from_catalog
+from rlexporter.feed.feed import Feed
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.run.run import Run
-from rlexporter.store.store import Store
 from tests.alerts import promtool
 from tests.conditions import planted
 from tests.conftest import DATA
@@ -213,7 +213,7 @@ def test_the_brake_agrees(file: Path) -> None:
 
     def ask(run: Run) -> None:
         if run.brake.orders().stop:
-            ordered.append(run.store.step)
+            ordered.append(run.feed.step)
 
     run = played(recorded, {"on_critical": ("stop",)}, ask).run
     stop = report(run, recorded).stop
@@ -262,7 +262,7 @@ _SCRAPED = ("rl_condition", "rl_threshold", "rl_run_sta", "rl_last_step", "rl_st
 def _scraped(recorded: Recording, interval: float) -> dict[str, str]:
     """What a Prometheus that scrapes so often would have, as promtool writes it; the last state is scraped once."""
     clock = [0.0]
-    store = Store(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
     store.begin(recorded.facts, {"run": recorded.run, "rank": "0"})
     store.enter(RunState.RUNNING)
     series: dict[str, list[str]] = {}

@@ -64,7 +64,7 @@ def test_every_recorded_run_has_its_page(file: Path, tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_incidents_are_the_same_everywhere(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Byte for byte: of `check`, of the page, and of a store that took the same steps while they were made."""
+    """Byte for byte: of `check`, of the page, and of a feed that took the same steps while they were made."""
     out = tmp_path / "run.html"
     assert main(["report", str(file), "-o", str(out)]) == 0
     on_page = json.dumps(held(out.read_text())["status"]["conditions"])

@@ -63,10 +63,10 @@ class _Log:
         return self.run.state
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.run.store.snapshot.value(name, **labels)
+        return self.run.feed.snapshot.value(name, **labels)
 
     def info(self, label: str) -> str:
-        (series,) = [s for s in self.run.store.snapshot.samples if s.metric.series == "rl_run_info"]
+        (series,) = [s for s in self.run.feed.snapshot.samples if s.metric.series == "rl_run_info"]
         return dict(zip(series.metric.labels, series.labels, strict=True))[label]
 
 
@@ -83,7 +83,7 @@ def test_a_run_begins_with_its_first_line(log: _Log) -> None:
     log.write(jsonl(_step(2, kl=0.25)), after=7)
 
     assert log.run.state is RunState.RUNNING
-    assert log.run.store.snapshot.labels["run"] == "my-run"
+    assert log.run.feed.snapshot.labels["run"] == "my-run"
     assert (log.info("algorithm"), log.info("attempt"), log.info("torch")) == ("grpo", "1", "")
     assert (log.value("rl_step"), log.value("rl_kl_per_token"), log.value("rl_steps_total")) == (2, 0.25, 2)
     assert log.value("rl_run_start_timestamp_seconds") == 2e9 + 100

@@ -10,11 +10,11 @@ from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.config import parsers
+from rlexporter.feed.feed import Feed
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 Line = dict[str, Any]
@@ -107,13 +107,13 @@ class Planted:
         self.algorithm = algorithm
         self.clock = 1000.0
         self.watch: Watch = from_catalog.watch(parsers.thresholds(limits) if limits else None)
-        self.store = Store(CATALOG, clock=lambda: self.clock, watch=self.watch)
-        self.store.begin(RunFacts(algorithm=algorithm, info=info), LABELS)
+        self.feed = Feed(CATALOG, clock=lambda: self.clock, watch=self.watch)
+        self.feed.begin(RunFacts(algorithm=algorithm, info=info), LABELS)
         self.step = 0
 
     def begin(self, step: int = 0, **facts: Any) -> None:
         """Another training in the same process; one that goes on from a checkpoint of this step."""
-        self.store.begin(RunFacts(algorithm=self.algorithm, step=step, **facts), LABELS)
+        self.feed.begin(RunFacts(algorithm=self.algorithm, step=step, **facts), LABELS)
         self.step = step
 
     def healthy(self, steps: int = HEALTHY) -> Planted:
@@ -130,16 +130,16 @@ class Planted:
         logs = {key: value for key, value in line.items() if value is not ...}
         update = None if seen is None else StepUpdate(step=self.step, seen=counted(seen))
         for series in update.seen if update else ():
-            self.store.tap(series.metric)
-        self.store.record(logs, self.step, update)
+            self.feed.tap(series.metric)
+        self.feed.record(logs, self.step, update)
 
     def late(self, seen: Mapping[str, Any], step: int | None = None) -> None:
         """Tensors of a step (the last one) that are counted after its line, as those of a GPU are."""
-        self.store.absorb(StepUpdate(step=self.step if step is None else step, seen=counted(seen)))
+        self.feed.absorb(StepUpdate(step=self.step if step is None else step, seen=counted(seen)))
 
     def fail(self) -> None:
         """The process fails."""
-        self.store.enter(RunState.FAILED, "RuntimeError")
+        self.feed.enter(RunState.FAILED, "RuntimeError")
 
     def signal(self, name: str) -> list[float]:
         """All values of a signal."""
@@ -157,4 +157,4 @@ class Planted:
     @property
     def snapshot(self) -> Snapshot:
         """What is served now."""
-        return self.store.snapshot
+        return self.feed.snapshot

@@ -62,11 +62,11 @@ def test_which_one_is_good(events: list[Any]) -> None:
         elif isinstance(event, dict):
             run.line({key: value for key, value in event.items() if key != "seen"}, seen=event.get("seen"))
         elif event == SAVE:
-            run.store.saved(run.step)
+            run.feed.saved(run.step)
         elif event == AGAIN:
-            run.store.record({"epoch": 1.0}, run.step)
+            run.feed.record({"epoch": 1.0}, run.step)
         elif event == SETTLE:
-            run.store.settle()
+            run.feed.settle()
         elif event[0] == "good":
             assert run.snapshot.value("rl_last_good_checkpoint_step") == event[1]
         else:
@@ -97,10 +97,10 @@ def test_a_resumed_run_starts_with_its_own_checkpoint() -> None:
 def test_counts_that_come_late_are_of_their_own_step(before: int, step: int, good: int | None) -> None:
     """A checkpoint is not good for what a GPU has counted in its step, though that comes a step or two later."""
     run = Planted("grpo").healthy(10)
-    run.store.saved(10)
+    run.feed.saved(10)
     if before:
         run.healthy(before)
-        run.store.saved(20)
+        run.feed.saved(20)
         run.line({})
         assert _good(run) == 20
     run.late({"rl_grad_norm": [nan]}, step)
@@ -138,11 +138,11 @@ def test_what_was_written_after_a_fault_began_is_not_good(fault: Callable[[int],
     while run.step < HEALTHY:
         run.healthy(1)
         if run.step % every == 0:
-            run.store.saved(run.step)
+            run.feed.saved(run.step)
     for number in range(1, 60):
         run.line(fault(number))
         if run.step % every == 0:
-            run.store.saved(run.step)
+            run.feed.saved(run.step)
         if any(severity == "critical" for _, severity in run.began):
             break
     certain = min(step for (_, severity), step in run.began.items() if severity == "critical")
@@ -157,10 +157,10 @@ def test_what_was_written_after_a_fault_began_is_not_good(fault: Callable[[int],
 def test_a_cause_and_a_warning_before_it_count() -> None:
     """What is critical goes on from its warning; a checkpoint between the two is not good."""
     run = Planted("grpo", {"kl_high": {"warning": 0.5, "critical": 5.0}}).healthy(60)
-    run.store.saved(60)
+    run.feed.saved(60)
     for _ in range(12):
         run.line({"kl": 1.0})
-    run.store.saved(run.step)
+    run.feed.saved(run.step)
     run.line({"kl": 1.0})
     assert ("kl_high", "warning") in run.began
     assert _good(run) == 72, "a warning does not count by itself"
@@ -173,11 +173,11 @@ def test_a_cause_and_a_warning_before_it_count() -> None:
 def test_what_goes_on_where_its_signal_moves_is_not_over() -> None:
     """A mean ratio above 10 in the log line, and then in the tensor: the checkpoint between the two is not good."""
     run = Planted("ppo").healthy(10)
-    run.store.saved(10)
+    run.feed.saved(10)
     run.line({"val/ratio": 20.0})
     for _ in range(3):
         run.line({"val/ratio": 20.0}, seen={"rl_policy_ratio_dist": [9.0] * 99 + [190.0] * 2})
-        run.store.saved(run.step)
+        run.feed.saved(run.step)
     assert run.value("rl_condition_events_total", "ratio_high") == 2
     assert _good(run) == 10
 

@@ -165,7 +165,7 @@ def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
     """As it does from a GPU: they were compared before the line."""
     run = _faulty({"reward": nan, "seen": {"rl_weight_changed_fraction": [1.0]}})
     run.late({"rl_weight_norm": [nan]})
-    run.store.settle()
+    run.feed.settle()
 
     assert _alerts(run) == {"nonfinite_reward"}
     assert set(_symptoms(run)) == _nonfinite("weights")
@@ -205,9 +205,9 @@ def test_the_cause_comes_with_later_data_of_the_step() -> None:
     """Taps have seen the loss when the step ended, and its line, which comes after, has the reward."""
     run = _faulty()
     update = StepUpdate(step=11, seen=counted({"rl_loss_dist": [nan], "rl_grad_norm_dist": [nan]}))
-    run.store.record({}, 11, update)
+    run.feed.record({}, 11, update)
     assert _alerts(run) == {"nonfinite"}
-    run.store.record({"reward": nan, "kl": nan}, 11)
+    run.feed.record({"reward": nan, "kl": nan}, 11)
 
     assert _alerts(run) == {"nonfinite_reward"}
     assert _symptoms(run) == {"nonfinite/critical": 1}
@@ -220,7 +220,7 @@ def test_a_nan_gradient_ends_the_weights() -> None:
     """They are seen in the step after it, when the run dies of them: one fault, whose alert lasts."""
     run = _faulty({"loss": nan, "grad_norm": nan})
     run.late({"rl_weight_norm": [nan]})
-    run.store.settle()
+    run.feed.settle()
     run.fail()
 
     assert _alerts(run) == {"nonfinite"}

@@ -130,7 +130,7 @@ def test_a_share_that_ended_is_not_served() -> None:
 
 def _served(run: Run) -> dict[str, float]:
     """The share of each number that is served as the nearest."""
-    samples = run.store.snapshot.samples
+    samples = run.feed.snapshot.samples
     return {each.labels[0]: value for each, value in samples.items() if "nearest_limit" in each.metric.series}
 
 

@@ -23,7 +23,7 @@ def _steps(run: Planted, steps: int, phases: Mapping[str, float], functions: Map
         seen = counted({f"rl_reward_function_time_seconds/{name}": [took] for name, took in functions.items()})
         update = StepUpdate(step=run.step, duration=sum(phases.values()), phases=phases, seen=seen)
         rewards = {"rewards/sandbox/mean": 0.5, "rewards/sandbox/std": 0.1}
-        run.store.record({**LINES["grpo"](run.step), **rewards}, run.step, update)
+        run.feed.record({**LINES["grpo"](run.step), **rewards}, run.step, update)
 
 
 def _about(run: Planted, condition: str) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ def test_the_verdict_says_how_long_it_takes() -> None:
     run = Planted("grpo")
     _steps(run, 40, _USUAL)
     _steps(run, 8, {**_USUAL, "reward": 40.2}, {**_FUNCTIONS, "sandbox": 40.0})
-    run.store.enter(RunState.RUNNING)
+    run.feed.enter(RunState.RUNNING)
     found = said(run.snapshot)
 
     assert found.text == (
@@ -109,7 +109,7 @@ def test_the_phases_that_a_framework_logs_are_read_too() -> None:
             run.step += 1
             run.clock += seconds + 2.0
             line = {"reward": 0.5, "perf/step_s": seconds + 2.0, "perf/wait_s": seconds, "perf/train_s": 2.0}
-            run.store.record(line, run.step, StepUpdate(step=run.step, duration=seconds + 2.0))
+            run.feed.record(line, run.step, StepUpdate(step=run.step, duration=seconds + 2.0))
 
     logged(40, 2.0)
     logged(8, 40.0)

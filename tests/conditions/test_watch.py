@@ -76,12 +76,12 @@ def test_of_one_step_the_cause_is_the_earlier() -> None:
     run.line({"learning_rate": 1.0, "kl": 90.0, "grad_norm": 1e4})
     names = ("learning_rate_jump", "grad_spike")
     assert {run.began[name, "warning"] for name in names} == {step}
-    told = [each.condition for each in run.store.snapshot.incidents]
+    told = [each.condition for each in run.feed.snapshot.incidents]
     assert told[0] == "learning_rate_jump"
     assert "grad_spike" in told
     cause = {"condition": "learning_rate_jump", "severity": "warning", "subject": "", "signal": "learning_rate"}
-    assert run.store.snapshot.value("rl_run_cause_info", **cause) == 1
-    assert run.store.snapshot.value("rl_run_verdict") == 1
+    assert run.feed.snapshot.value("rl_run_cause_info", **cause) == 1
+    assert run.feed.snapshot.value("rl_run_verdict") == 1
 
 
 def test_one_step_is_an_event_of_its_own() -> None:
@@ -129,7 +129,7 @@ def test_numbers_of_each_step_come_before_means_over_a_window() -> None:
     for step in range(1, 41):
         entropy = 0.9 if step <= 25 else 0.001
         logs = {"entropy": 0.9} if step % 10 == 0 else {}
-        run.store.record(logs, step, StepUpdate(step=step, duration=1.0, values={"entropy": (entropy,)}))
+        run.feed.record(logs, step, StepUpdate(step=step, duration=1.0, values={"entropy": (entropy,)}))
     assert run.began["entropy_collapsed", "critical"] == 30
 
 
@@ -237,11 +237,11 @@ def test_a_past_begins_anew_where_its_signal_moves() -> None:
 def test_counts_of_the_next_step_are_not_of_the_one_that_waits() -> None:
     """They may come before the line of theirs, with those that it waits for."""
     run = Planted("grpo").healthy(5)
-    run.store.record(planted.grpo(6), 6, awaits=True)
-    run.store.absorb(StepUpdate(step=7, seen=planted.counted({"rl_grad_norm_dist": [nan]})), last=True)
-    assert not run.store.waits
+    run.feed.record(planted.grpo(6), 6, awaits=True)
+    run.feed.absorb(StepUpdate(step=7, seen=planted.counted({"rl_grad_norm_dist": [nan]})), last=True)
+    assert not bool(run.feed._turns)
     assert run.began == {}
-    run.store.record(planted.grpo(7), 7)
+    run.feed.record(planted.grpo(7), 7)
     assert run.began == {GRADIENT: 7}
 
 
@@ -262,7 +262,7 @@ def test_an_evaluation_is_not_judged() -> None:
     """Its rewards are of other prompts. A key that ends in runtime makes none: a user may log that of a sandbox."""
     run = Planted("grpo").healthy(20)
     for _ in range(10):
-        run.store.record({"eval_reward": nan, "eval_entropy": 0.0, "eval_runtime": 1.0}, run.step)
+        run.feed.record({"eval_reward": nan, "eval_entropy": 0.0, "eval_runtime": 1.0}, run.step)
     assert run.began == {}
     run.line({"reward": nan, "sandbox_runtime": 3.5})
     assert run.began["nonfinite_reward", "critical"] == 21
@@ -299,7 +299,7 @@ def test_a_change_that_is_made_twice_is_judged_once(monkeypatch: pytest.MonkeyPa
     def interrupted(*args: Any, **more: Any) -> Any:
         looks.append(1)
         found = look(*args, **more)
-        run.store.snapshot = run.store.snapshot.__class__(run.store.snapshot.labels, dict(run.store.snapshot.samples))
+        run.feed.snapshot = run.feed.snapshot.__class__(run.feed.snapshot.labels, dict(run.feed.snapshot.samples))
         return found
 
     monkeypatch.setattr(run.watch, "look", interrupted)
@@ -314,7 +314,7 @@ def test_memory_is_bounded() -> None:
     run = Planted("grpo")
     sizes = []
     for i in range(4000):
-        run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
+        run.feed.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
         if i + 1 in (1000, 4000):
             judge: Any = run.watch._judge
             states = [(each.past, each.limits) for each in judge._states.values()]
@@ -362,7 +362,7 @@ class TestStall:
         for _ in range(20):
             run.line({}, seconds=seconds)
         run.clock += 2900.0
-        run.store.record({"eval_reward": 1.0, "eval_runtime": 2900.0}, run.step)
+        run.feed.record({"eval_reward": 1.0, "eval_runtime": 2900.0}, run.step)
         run.line({}, seconds=seconds)
 
         assert run.snapshot.value("rl_stall_after_seconds") == pytest.approx(max(600.0, 10 * seconds))
@@ -372,7 +372,7 @@ class TestStall:
         """Also one in an evaluation: how long it was, in which phase, and that it is worth a look to the end."""
         run = Planted("grpo").healthy(20)
         run.clock += 5000.0
-        run.store.record({"eval_reward": 1.0, "eval_runtime": 5000.0}, run.step)
+        run.feed.record({"eval_reward": 1.0, "eval_runtime": 5000.0}, run.step)
         run.healthy(200)
 
         (incident,) = run.snapshot.incidents
@@ -383,9 +383,9 @@ class TestStall:
     def test_a_hang_that_nobody_waited_for(self, state: RunState) -> None:
         """A run that is stopped while it hangs says so for good; one that has finished only took long to end."""
         run = Planted("grpo").healthy(20)
-        run.store.phase("reward")
+        run.feed.under_way("reward")
         run.clock += 700.0
-        run.store.enter(state)
+        run.feed.enter(state)
 
         found = [(each.condition, each.subject, each.since, each.value) for each in run.snapshot.incidents]
         assert found == ([] if state is RunState.FINISHED else [("step_stalled", "reward", 21, 700.0)])
@@ -397,10 +397,10 @@ class TestStall:
         """Neither a short wait counts, nor an evaluation that took as long as they do, nor the time after one."""
         for phase, wait, after in (("reward", 500.0, 0.0), ("eval", 3000.0, 0.0), ("eval", 3000.0, 500.0)):
             run = Planted("grpo").healthy(20)
-            run.store.phase(phase)
+            run.feed.under_way(phase)
             run.clock += wait
             if after:
-                run.store.phase("")
+                run.feed.under_way("")
                 run.clock += after
-            run.store.enter(RunState.PREEMPTED)
+            run.feed.enter(RunState.PREEMPTED)
             assert not run.snapshot.incidents, phase

@@ -9,10 +9,10 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.config import mapping
+from rlexporter.feed.keys import Resolver
 from rlexporter.model.errors import SetupError
 from rlexporter.status import document
 from rlexporter.status.history import History
-from rlexporter.store.keys import Resolver
 
 
 def test_a_mapping_is_read_from_a_text_a_mapping_and_a_file(tmp_path: Path) -> None:

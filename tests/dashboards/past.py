@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import Backfill
-from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from tests.tools import require_tools
 
@@ -31,7 +31,7 @@ class Past:
     def __init__(self, run: str, seconds: float, served: Collection[str], instance: str = "a", **facts: Any) -> None:
         self.now = self._scraped = END - seconds
         self._served = served
-        self._store = Store(CATALOG, clock=lambda: self.now)
+        self._store = Feed(CATALOG, clock=lambda: self.now)
         self._history = Backfill({"job": "rlexporter", "instance": instance})
         self._store.begin(RunFacts(**{"algorithm": "grpo", "step": 0, **facts}), {"run": run, "rank": "0"})
         self._store.enter(RunState.RUNNING)

@@ -13,10 +13,10 @@ import pytest
 
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands.generate import IDENTITY
+from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from scripts.pack import docs
 from scripts.pack.dashboards import beside, dashboards
@@ -307,16 +307,16 @@ _NEW = {
 def test_a_new_metric_needs_no_other_edit(new: Metric) -> None:
     """One entry in the catalog, and it is drawn, documented and served."""
     catalog = (*CATALOG, new)
-    store = Store(catalog, clock=lambda: 1000.0)
-    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
+    feed = Feed(catalog, clock=lambda: 1000.0)
+    feed.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
     logs = {key.name: 3.0 for key in new.keys}
     seen = {} if new.keys else {Series(new): host.count([0.5], new.bounds)}
-    store.record(logs, 1, StepUpdate(step=1, seen=seen))
+    feed.record(logs, 1, StepUpdate(step=1, seen=seen))
 
     assert _is_offered(new) or not _is_in(new, _drawn(CATALOG))
     assert _is_offered(new) or _is_in(new, _drawn(catalog))
     assert f"`{new.series}`" in docs.metrics(catalog)
-    assert re.search(rf"^{new.series}(_bucket)?\{{", encode(store.snapshot, "")[0].decode(), re.MULTILINE)
+    assert re.search(rf"^{new.series}(_bucket)?\{{", encode(feed.snapshot, "")[0].decode(), re.MULTILINE)
 
 
 def test_nothing_is_painted_by_the_catalogue() -> None:

@@ -28,6 +28,7 @@ from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
 from rlexporter.conditions.from_catalog import watch
 from rlexporter.config.settings import Settings
+from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import ACT, FINE, LOOK, Incident, Standing
@@ -36,7 +37,6 @@ from rlexporter.model.step import RunFacts
 from rlexporter.outputs import notify
 from rlexporter.outputs.courier import Message
 from rlexporter.outputs.notify import Notifier, Page
-from rlexporter.store.store import Store
 from tests.endpoint.wire import ask
 from tests.outputs.receivers import BAD, HEALTHY, failures, receiver, running
 from tests.tools import eventually, free_port
@@ -173,13 +173,13 @@ def _look(ticker: Notifier) -> None:
         courier.deliver()
 
 
-def _store(clock: _Clock) -> Store:
-    store = Store(CATALOG, clock=clock, watch=watch())
-    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "mine", "rank": "0"})
-    store.enter(RunState.RUNNING)
+def _feed(clock: _Clock) -> Feed:
+    feed = Feed(CATALOG, clock=clock, watch=watch())
+    feed.begin(RunFacts(algorithm="grpo", step=0), {"run": "mine", "rank": "0"})
+    feed.enter(RunState.RUNNING)
     for step in range(1, 11):
-        store.record(HEALTHY, step)
-    return store
+        feed.record(HEALTHY, step)
+    return feed
 
 
 WRONG = ("loss", "grad_norm", "reward", "kl", "entropy", "policy/approxkl_avg", "completions/mean_length", "step_time")
@@ -188,11 +188,11 @@ WRONG = ("loss", "grad_norm", "reward", "kl", "entropy", "policy/approxkl_avg", 
 def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     """What goes wrong within a minute is told together; the last message of an hour is kept for the end."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
+    feed = _feed(clock)
     severities = (Severity.CRITICAL, Severity.WARNING)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, True, clock)
+    ticker = Notifier([sent], lambda: feed.snapshot, PAGE, sent.failed.append, True, clock)
     for place in range(len(WRONG)):
-        store.record({**HEALTHY, **dict.fromkeys(WRONG[: place + 1], nan)}, 11 + place)
+        feed.record({**HEALTHY, **dict.fromkeys(WRONG[: place + 1], nan)}, 11 + place)
         _look(ticker)
         clock.now += notify.END_SECONDS
         _look(ticker)
@@ -201,19 +201,19 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     _look(ticker)
     assert len(sent.messages) == 2
     assert sent.messages[1].body.startswith("A reward is NaN or infinite. It began in step 13.")
-    assert len(list(notify.news(store.snapshot, clock.now, severities))) == 2, "what followed from it is no news"
-    also = notify.told(store.snapshot, clock.now, PAGE, ["nonfinite", "nonfinite_reward"]).body.splitlines()[1]
+    assert len(list(notify.news(feed.snapshot, clock.now, severities))) == 2, "what followed from it is no news"
+    also = notify.told(feed.snapshot, clock.now, PAGE, ["nonfinite", "nonfinite_reward"]).body.splitlines()[1]
     assert also == "Also: rl_loss is NaN or infinite."
     for attempt in range(10):  # each attempt is a run of its own, and its NaN is new
         clock.now += 90
-        store.begin(RunFacts(algorithm="grpo", step=0), {"run": "mine", "rank": "0"})
-        store.change(lambda builder, at=clock.now: builder.set("rl_run_start_timestamp_seconds", at))  # type: ignore[misc]
-        store.record(HEALTHY, 1)
-        store.record({**HEALTHY, "loss": nan}, 2 + attempt)
+        feed.begin(RunFacts(algorithm="grpo", step=0), {"run": "mine", "rank": "0"})
+        feed.change(lambda builder, at=clock.now: builder.set("rl_run_start_timestamp_seconds", at))  # type: ignore[misc]
+        feed.record(HEALTHY, 1)
+        feed.record({**HEALTHY, "loss": nan}, 2 + attempt)
         clock.now += notify.END_SECONDS
         _look(ticker)
     assert len(sent.messages) == notify.MOST - 1
-    store.enter(RunState.FAILED, "RuntimeError")
+    feed.enter(RunState.FAILED, "RuntimeError")
     _look(ticker)
     assert len(sent.messages) == notify.MOST
     assert "The run has failed with RuntimeError" in sent.messages[-1].body
@@ -223,8 +223,8 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
 def test_a_run_that_is_stuck_is_told_once() -> None:
     """And a second time only if it went on in between."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
+    feed = _feed(clock)
+    ticker = Notifier([sent], lambda: feed.snapshot, PAGE, sent.failed.append, False, clock)
     for _ in range(2000):
         clock.now += 1
         _look(ticker)
@@ -237,18 +237,18 @@ def test_warnings_are_for_those_who_ask() -> None:
     """By default only what is critical is worth a message."""
     for asked, expected in ((False, 0), (True, 1)):
         clock, sent = _Clock(), _Taking()
-        store = _store(clock)
+        feed = _feed(clock)
 
-        def now(store: Store = store) -> Snapshot:
-            return store.snapshot
+        def now(feed: Feed = feed) -> Snapshot:
+            return feed.snapshot
 
         ticker = Notifier([sent], now, PAGE, sent.failed.append, asked, clock)
-        store.record({**HEALTHY, "learning_rate": 1e-5}, 11)
-        store.record({**HEALTHY, "learning_rate": 1e-5}, 12)
-        store.record({**HEALTHY, "learning_rate": 1e-3}, 13)
+        feed.record({**HEALTHY, "learning_rate": 1e-5}, 11)
+        feed.record({**HEALTHY, "learning_rate": 1e-5}, 12)
+        feed.record({**HEALTHY, "learning_rate": 1e-3}, 13)
         clock.now += notify.END_SECONDS
         _look(ticker)
-        assert {each.severity for each in store.snapshot.incidents} == {Severity.WARNING}
+        assert {each.severity for each in feed.snapshot.incidents} == {Severity.WARNING}
         assert len(sent.messages) == expected
 
 
@@ -258,10 +258,10 @@ def test_warnings_are_for_those_who_ask() -> None:
 def test_what_may_be_explained_waits_a_minute_for_its_cause(later: float, expected: list[str]) -> None:
     """The cause is told alone if it is certain by then, else after; even if it is only a warning itself."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
+    feed = _feed(clock)
     told: list[Incident] = []
     ticker = Notifier(
-        [sent], lambda: replace(store.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
+        [sent], lambda: replace(feed.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
     )
     base = Incident("reward_drop", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 0.1, 0.5)
     cause = replace(base, condition="reward_function_dead", severity=Severity.WARNING, word=LOOK)
@@ -271,7 +271,7 @@ def test_what_may_be_explained_waits_a_minute_for_its_cause(later: float, expect
         told[:] = [base] if after < later else [cause, replace(base, cause="reward_function_dead")]
         if after > 2 * later:
             told[:] = [cause]
-        store.record(HEALTHY, 10 + after)
+        feed.record(HEALTHY, 10 + after)
         _look(ticker)
     bodies = [each.body.split(".")[0] for each in sent.messages]
     assert bodies == [CONDITION_NAMED[name].summary[:-1] for name in expected]
@@ -281,15 +281,15 @@ def test_one_fault_at_the_end_is_one_message() -> None:
     """An incident waits a moment for the end that follows from it; without one it is out within two seconds."""
     for follows in (True, False):
         clock, sent = _Clock(), _Taking()
-        store = _store(clock)
-        ticker = Notifier([sent], lambda store=store: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[misc]
-        store.record(BAD, 11)
+        feed = _feed(clock)
+        ticker = Notifier([sent], lambda feed=feed: feed.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[misc]
+        feed.record(BAD, 11)
         _look(ticker)
         assert sent.messages == []
         clock.now += notify.END_SECONDS - 0.1
         assert ticker.look() == pytest.approx(0.1)
         if follows:
-            store.enter(RunState.FAILED, "RuntimeError")
+            feed.enter(RunState.FAILED, "RuntimeError")
         else:
             clock.now += 0.2
         _look(ticker)
@@ -306,12 +306,12 @@ def test_one_fault_at_the_end_is_one_message() -> None:
 def test_an_incident_that_waits_is_told_when_the_exporter_is_closed() -> None:
     """Also of a run that has not ended, and in the minute after another message."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
-    store.record(BAD, 11)
+    feed = _feed(clock)
+    ticker = Notifier([sent], lambda: feed.snapshot, PAGE, sent.failed.append, False, clock)
+    feed.record(BAD, 11)
     clock.now += 2
     _look(ticker)
-    store.record({**BAD, "reward": nan}, 12)
+    feed.record({**BAD, "reward": nan}, 12)
     ticker.close()
     assert [message.body.split(".")[0] for message in sent.messages] == [
         "rl_loss is NaN or infinite",
@@ -323,10 +323,10 @@ def test_an_incident_that_waits_is_told_when_the_exporter_is_closed() -> None:
 def test_what_is_over_while_it_waits_for_the_end_is_told(explained: bool) -> None:
     """Steps may be fast: it was critical. Only what another incident explains by then is no message of its own."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
+    feed = _feed(clock)
     told: list[Incident] = []
     ticker = Notifier(
-        [sent], lambda: replace(store.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
+        [sent], lambda: replace(feed.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
     )
     told[:] = [Incident("nonfinite", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 1.0, 0.0)]
     _look(ticker)
@@ -340,9 +340,9 @@ def test_what_is_over_while_it_waits_for_the_end_is_told(explained: bool) -> Non
 def test_a_clock_that_is_put_back_holds_nothing_up() -> None:
     """By hours, between an incident and the next look."""
     clock, sent = _Clock(), _Taking()
-    store = _store(clock)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
-    store.record(BAD, 11)
+    feed = _feed(clock)
+    ticker = Notifier([sent], lambda: feed.snapshot, PAGE, sent.failed.append, False, clock)
+    feed.record(BAD, 11)
     clock.now -= 7200
     _look(ticker)
     assert len(sent.messages) == 1

@@ -18,12 +18,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Sent
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.feed.feed import Feed
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store.store import Store
 from tests.e2e.collectors import Found, Push
 from tests.outputs.test_prometheus import full_store, golden_store
 
@@ -103,7 +103,7 @@ def test_a_push_is_one_moment() -> None:
 
 
 @pytest.mark.parametrize("make", [golden_store, partial(full_store, "grpo"), partial(full_store, "ppo")])
-def test_pushed_is_what_is_scraped(make: Callable[[], Store]) -> None:
+def test_pushed_is_what_is_scraped(make: Callable[[], Feed]) -> None:
     """To the last bit, NaN too."""
     snapshot = make().snapshot
     body, _ = encode(snapshot, "text/plain;version=0.0.4")

@@ -11,11 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store.store import Store
 from tests.conftest import observe
 from tests.tools import GENERATIONS, promtool_lint, require_tools
 
@@ -24,10 +24,10 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 ALGORITHMS = ("grpo", "rloo", "ppo", "ppo-legacy", "custom")
 
 
-def golden_store() -> Store:
+def golden_store() -> Feed:
     """A fixed sequence of log lines of every kind."""
-    store = Store(CATALOG, clock=lambda: 1_700_000_000.0)
-    store._record_seconds = 0.0
+    feed = Feed(CATALOG, clock=lambda: 1_700_000_000.0)
+    feed._record_seconds = 0.0
     facts = RunFacts(
         algorithm="grpo",
         info={"trainer": "GRPOTrainer", "model": 'a "quoted" \\ name\nwith a break', "attempt": "1"},
@@ -36,38 +36,38 @@ def golden_store() -> Store:
         step=0,
         totals={"num_tokens": 0},
     )
-    store.begin(facts, {"run": "golden", "rank": "0", "team": "llm"})
-    store.enter(RunState.RUNNING)
+    feed.begin(facts, {"run": "golden", "rank": "0", "team": "llm"})
+    feed.enter(RunState.RUNNING)
     lines: list[dict[str, object]] = [
         {"loss": 0.01, "grad_norm": 0.5, "reward": 1.25, "kl": 0.02, "num_tokens": 640, "rewards/length/mean": -0.25},
         {"loss": -0.5, "grad_norm": math.nan, "reward": None, "kl": math.inf, "mine/score": 3, "note": "text"},
         {"eval_loss": 0.2, "eval_reward": 1.5, "eval_runtime": 2.5, "epoch": 0.5},
     ]
     for step, line in enumerate(lines, 1):
-        store.record(line, min(step, 2), None if step == 3 else StepUpdate(step=step, duration=0.75))
-    observe(store, store.histogram("reward", {}), [-0.3, 0.0, 0.3, 1.0, math.nan])
-    observe(store, store.histogram("policy_ratio", {}), [0.8, 1.0, 1.2, 250.0])
-    store.saved(2)
-    store.change(lambda builder: builder.set("rlexporter_record_seconds_total", 0.001))
-    store.change(lambda builder: builder.set("rlexporter_observe_seconds_total", 0.002))
-    return store
+        feed.record(line, min(step, 2), None if step == 3 else StepUpdate(step=step, duration=0.75))
+    observe(feed, feed.histogram("reward", {}), [-0.3, 0.0, 0.3, 1.0, math.nan])
+    observe(feed, feed.histogram("policy_ratio", {}), [0.8, 1.0, 1.2, 250.0])
+    feed.saved(2)
+    feed.change(lambda builder: builder.set("rlexporter_record_seconds_total", 0.001))
+    feed.change(lambda builder: builder.set("rlexporter_observe_seconds_total", 0.002))
+    return feed
 
 
-def full_store(algorithm: str) -> Store:
-    """A store in which everything that an algorithm can log was logged, and every histogram observed."""
-    store = Store(CATALOG)
-    store.begin(RunFacts(algorithm=algorithm, step=0), {"run": "full", "rank": "0"})
+def full_store(algorithm: str) -> Feed:
+    """A feed in which everything that an algorithm can log was logged, and every histogram observed."""
+    feed = Feed(CATALOG)
+    feed.begin(RunFacts(algorithm=algorithm, step=0), {"run": "full", "rank": "0"})
     keys = dict.fromkeys(key.name for metric in CATALOG for key in metric.keys if algorithm in key.algorithms)
     functions = [key.replace("{reward_function}", f"f{i}") for key in keys for i in range(8)]
     phases = [key.replace("{phase}", f"p{i}") for key in keys for i in range(6)]
     line = {key: 0.5 for key in (*functions, *phases) if "{" not in key and key[:5] != "eval_"}
-    store.record(line, step=1, update=StepUpdate(step=1, duration=1.0))
-    store.record({f"eval_{key}": 0.5 for key in line} | {"eval_runtime": 1.0}, step=1)
+    feed.record(line, step=1, update=StepUpdate(step=1, duration=1.0))
+    feed.record({f"eval_{key}": 0.5 for key in line} | {"eval_runtime": 1.0}, step=1)
     for metric in CATALOG:
         for i in range(8 if metric.labels else 1):
             if metric.kind is Kind.HISTOGRAM:
-                observe(store, Series(metric, (f"f{i}",) * len(metric.labels)), [0.5])
-    return store
+                observe(feed, Series(metric, (f"f{i}",) * len(metric.labels)), [0.5])
+    return feed
 
 
 @pytest.mark.parametrize(("accept", "name"), [(TEXT, "scrape.txt"), (OPENMETRICS, "scrape.om.txt")])

@@ -53,16 +53,16 @@ def played(
     hyperparameters = {"learning_rate": 1e-6, "beta": 0.04, **(settings or {})}
     facts = RunFacts(algorithm=algorithm, step=0, steps_planned=PLANNED, info=info, hyperparameters=hyperparameters)
     run.clock = 1_790_000_000.0
-    run.store.begin(facts, {"run": NAME, "rank": "0", "team": "alignment"})
+    run.feed.begin(facts, {"run": NAME, "rank": "0", "team": "alignment"})
     if steps:
-        run.store.enter(RunState.RUNNING)
+        run.feed.enter(RunState.RUNNING)
     for step in range(1, steps + 1):
         run.line(fault(step), seen=_SEEN)
         if step % 50 == 0:
-            run.store.saved(step)
-        history.see(run.store.snapshot)
-    run.store.enter(state, exception)
-    snapshot = run.store.snapshot
+            run.feed.saved(step)
+        history.see(run.feed.snapshot)
+    run.feed.enter(state, exception)
+    snapshot = run.feed.snapshot
     return document.kept(snapshot, history, run.clock)
 
 

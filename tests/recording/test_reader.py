@@ -18,11 +18,11 @@ from rlexporter import Exporter, recording
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands import check, main
 from rlexporter.commands.recorded_alerts import judge
+from rlexporter.feed.keys import Resolver, evaluation_prefix
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import Recording
-from rlexporter.store.keys import Resolver, evaluation_prefix
 from tests.conftest import DATA
 from tests.recording.logs import ONE_LINE, jsonl, logged, read
 from tests.status.runs import recorded
@@ -244,7 +244,7 @@ def _live(path: Path) -> Exporter:
 
 
 def test_what_was_recorded_gives_the_same_snapshot(tmp_path: Path) -> None:
-    """Labels, numbers, counts, conditions: a fresh store that is fed the recording knows what the run knew."""
+    """Labels, numbers, counts, conditions: a fresh feed that is fed the recording knows what the run knew."""
     path = tmp_path / "run.jsonl"
     live = _live(path).snapshot
     found = recording.read(path)

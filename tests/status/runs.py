@@ -11,6 +11,8 @@ from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import word
 from rlexporter.conditions.ranking import ranked
+from rlexporter.feed.builder import SnapshotBuilder, write_incidents
+from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -18,15 +20,13 @@ from rlexporter.model.step import RunFacts
 from rlexporter.status import verdict
 from rlexporter.status.history import History
 from rlexporter.status.samples import Samples
-from rlexporter.store.builder import SnapshotBuilder, write_incidents
-from rlexporter.store.store import Store
 
 NOW = 1000.0
 
 
-def judged(algorithm: str = "grpo") -> Store:
+def judged(algorithm: str = "grpo") -> Feed:
     """A store that judges, of a run at step 0, on a clock that stands still."""
-    store = Store(CATALOG, clock=lambda: NOW, watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: NOW, watch=from_catalog.watch())
     store.begin(RunFacts(algorithm=algorithm, step=0), {"run": "test", "rank": "0"})
     return store
 
@@ -34,7 +34,7 @@ def judged(algorithm: str = "grpo") -> Store:
 def recorded(file: Path) -> tuple[Snapshot, History, float]:
     """What is served at the end of a recording, with its history and the time."""
     found, clock, history = recording.read(str(file), ""), [0.0], History()
-    store = Store(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
     store.enter(RunState.RUNNING)
     for event in found.events:
@@ -54,7 +54,7 @@ def said(snapshot: Snapshot, now: float = NOW) -> verdict.Verdict:
 
 
 def goes_wrong(
-    store: Store, name: str, severity: str, step: int, standing: Standing = Standing.HOLDS, *, cause: str = ""
+    store: Feed, name: str, severity: str, step: int, standing: Standing = Standing.HOLDS, *, cause: str = ""
 ) -> None:
     """Let a limit of a condition have begun in a step, without numbers that would do so."""
     level = Severity(severity)

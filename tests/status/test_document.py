@@ -18,6 +18,8 @@ from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions.from_catalog import sources
+from rlexporter.feed.feed import Feed
+from rlexporter.feed.keys import clip
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
@@ -28,8 +30,6 @@ from rlexporter.outputs.notebook import card as drawn
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.status import cards, document
 from rlexporter.status.history import History
-from rlexporter.store.keys import clip
-from rlexporter.store.store import Store
 from tests.conftest import DATA, observe
 from tests.status.runs import NOW, judged, recorded
 
@@ -205,13 +205,13 @@ SPOKEN = {
 @pytest.mark.parametrize("code", SPOKEN)
 def test_a_verdict_is_read_as_it_is_spoken(code: str) -> None:
     """Whole sentences in their order; Chinese has no space between them."""
-    store = judged()
-    store.enter(RunState.RUNNING)
+    feed = judged()
+    feed.enter(RunState.RUNNING)
     for step in range(1, 5):
-        store.record({"reward": math.nan if step == 4 else 1.0, "kl": 0.01}, step)
-    store.settle()
-    store.enter(RunState.FAILED, "MemoryError")
-    found = document.status(store.snapshot, History(), NOW, language(code))
+        feed.record({"reward": math.nan if step == 4 else 1.0, "kl": 0.01}, step)
+    feed.settle()
+    feed.enter(RunState.FAILED, "MemoryError")
+    found = document.status(feed.snapshot, History(), NOW, language(code))
     assert found["verdict"]["text"] == SPOKEN[code]
     assert found["verdict"]["word"] == "act"
 
@@ -295,16 +295,16 @@ def test_every_number_is_that_of_a_scrape(data: Path, run: str) -> None:
 
 def test_heat_maps_hold_all_that_the_distributions_count() -> None:
     """In columns of equal length, by the steps that it was counted in; only where they are asked for."""
-    store, history = judged(), History()
+    feed, history = judged(), History()
     ratio = Series(NAMED["rl_policy_ratio_dist"])
     for step in range(1, 251):
-        store.record({"reward": 1.0}, step)
+        feed.record({"reward": 1.0}, step)
         if step > 100:
-            observe(store, ratio, [0.95, 1.0, 0.5 if step > 200 else 1.0])
-        history.see(store.snapshot)
+            observe(feed, ratio, [0.95, 1.0, 0.5 if step > 200 else 1.0])
+        history.see(feed.snapshot)
     found = document.curves(history, heat_maps=True)["heat_maps"]
     (heat,) = [each for each in found if each["series"] == "rl_policy_ratio_dist"]
-    (whole,) = [each for each in served(store.snapshot)["distributions"] if each["series"] == "rl_policy_ratio_dist"]
+    (whole,) = [each for each in served(feed.snapshot)["distributions"] if each["series"] == "rl_policy_ratio_dist"]
 
     assert document.curves(history)["heat_maps"] == []
     assert heat["edges"] == whole["edges"]
@@ -319,13 +319,13 @@ def test_heat_maps_hold_all_that_the_distributions_count() -> None:
 
 def test_numbers_that_are_none_are_words() -> None:
     """In each place, as a NaN in JSON is no JSON."""
-    store, history = judged(), History()
-    store.enter(RunState.RUNNING)
+    feed, history = judged(), History()
+    feed.enter(RunState.RUNNING)
     for step, value in enumerate((1.0, math.nan, math.inf, -math.inf), 1):
-        store.record({"reward": value, "rewards/f/mean": value}, step)
-        history.see(store.snapshot)
-    observe(store, Series(NAMED["rl_policy_ratio_dist"]), [1.0, math.nan, math.inf])
-    found = served(store.snapshot, history)
+        feed.record({"reward": value, "rewards/f/mean": value}, step)
+        history.see(feed.snapshot)
+    observe(feed, Series(NAMED["rl_policy_ratio_dist"]), [1.0, math.nan, math.inf])
+    found = served(feed.snapshot, history)
 
     assert found["cards"][0]["main"][0]["value"] == "-Inf"
     assert found["cards"][0]["state"] == "act", "the condition on NaN is one of another card"
@@ -348,13 +348,13 @@ HOSTILE = ("<script>alert(1)</script>", "a" * 10_000, "\u202egnp.exe", "</script
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_hostile_names_are_text(name: str) -> None:
-    """What a name holds is a JSON string, as it is; the store has cut it at 128 characters."""
-    store = judged()
-    store.begin(RunFacts(algorithm="grpo", step=0, info={"model": name}), {"run": name, "rank": "0", "team": name})
+    """What a name holds is a JSON string, as it is; the feed has cut it at 128 characters."""
+    feed = judged()
+    feed.begin(RunFacts(algorithm="grpo", step=0, info={"model": name}), {"run": name, "rank": "0", "team": name})
     function = name.replace("/", "")
-    store.record({f"rewards/{function}/mean": 1.0}, 1)
-    store.enter(RunState.FAILED, name)
-    found = served(store.snapshot)
+    feed.record({f"rewards/{function}/mean": 1.0}, 1)
+    feed.enter(RunState.FAILED, name)
+    found = served(feed.snapshot)
     cut = found["run"]["name"]
 
     assert len(cut) <= 128
@@ -364,9 +364,9 @@ def test_hostile_names_are_text(name: str) -> None:
     assert [each["function"] for each in found["rewards"]] == [clip(function)]
 
 
-def test_a_run_that_has_just_begun(store: Store) -> None:
+def test_a_run_that_has_just_begun(feed: Feed) -> None:
     """Every field is there, and what is not known is null or empty."""
-    found = served(store.snapshot)
+    found = served(feed.snapshot)
     assert (found["run"]["state"], found["run"]["step"]) == ("unknown", None)
     found = served(judged().snapshot)
     assert found["run"]["steps_per_second"] is None
@@ -389,15 +389,15 @@ def test_keys_are_those_of_the_framework(tmp_path: Path, framework: str, family:
     """Of a framework whose trainers are TRL's too, its own come first; an unknown one logs TRL's."""
     values = (0.5, 0.25, 2.0)
     line = dict(zip((key.partition(",")[0] for key in keys), values, strict=True))
-    store = Store(CATALOG, clock=lambda: NOW, frameworks=FRAMEWORKS)
-    store.begin(RunFacts(algorithm="gspo", framework=framework, judged_as=family, step=0), {"run": "a", "rank": "0"})
-    store.record(line, step=1)
+    feed = Feed(CATALOG, clock=lambda: NOW, frameworks=FRAMEWORKS)
+    feed.begin(RunFacts(algorithm="gspo", framework=framework, judged_as=family, step=0), {"run": "a", "rank": "0"})
+    feed.record(line, step=1)
     saved = tmp_path / "state.json"
-    saved.write_text(state_file.text(store.snapshot))
+    saved.write_text(state_file.text(feed.snapshot))
     kept = read_saved_state(saved)
     assert kept is not None
 
-    for snapshot in (store.snapshot, kept.snapshot):
+    for snapshot in (feed.snapshot, kept.snapshot):
         found = {each["name"]: (each["key"], each["value"]) for each in served(snapshot)["series"]}
         names = ("rl_reward_mean", "rl_kl_per_token", "rl_entropy_per_token")
         assert [found[name] for name in names] == list(zip(keys, values, strict=True))
@@ -407,30 +407,30 @@ def test_keys_are_those_of_the_framework(tmp_path: Path, framework: str, family:
 def test_the_time_left_is_that_of_the_last_minute() -> None:
     """Null where the plan or the pace is not known, and when the run is over."""
     clock = [1000.0]
-    store, history = judged(), History()
-    store._lines._clock = lambda: clock[0]
-    store.change(lambda builder: builder.set("rl_steps_planned", 600.0))
-    store.enter(RunState.RUNNING)
+    feed, history = judged(), History()
+    feed._clock = lambda: clock[0]
+    feed.change(lambda builder: builder.set("rl_steps_planned", 600.0))
+    feed.enter(RunState.RUNNING)
     for step in range(1, 101):
         clock[0] += 0.5
-        store.record({"reward": 1.0}, step)
-        history.see(store.snapshot)
-    run = served(store.snapshot, history, clock[0] + 3)["run"]
+        feed.record({"reward": 1.0}, step)
+        history.see(feed.snapshot)
+    run = served(feed.snapshot, history, clock[0] + 3)["run"]
     assert (run["steps_per_second"], run["seconds_left"], run["last_step_seconds_ago"]) == (2.0, 250.0, 3.0)
-    store.enter(RunState.FINISHED)
-    run = served(store.snapshot, history, clock[0])["run"]
+    feed.enter(RunState.FINISHED)
+    run = served(feed.snapshot, history, clock[0])["run"]
     assert (run["steps_per_second"], run["seconds_left"]) == (None, None)
 
 
 def test_a_run_that_hangs_has_no_pace() -> None:
     """It is stuck, and the card says for how long."""
-    store, history = judged(), History()
-    store.change(lambda builder: builder.set("rl_steps_planned", 600.0))
-    store.enter(RunState.RUNNING)
+    feed, history = judged(), History()
+    feed.change(lambda builder: builder.set("rl_steps_planned", 600.0))
+    feed.enter(RunState.RUNNING)
     for step in (1, 2, 3):
-        store.record({"reward": 1.0}, step)
-        history.see(store.snapshot)
-    found = served(store.snapshot, history, NOW + 700)
+        feed.record({"reward": 1.0}, step)
+        history.see(feed.snapshot)
+    found = served(feed.snapshot, history, NOW + 700)
     run, fast = found["run"], found["cards"][2]
     assert (run["state"], run["steps_per_second"], run["seconds_left"]) == ("stuck", None, None)
     assert (fast["question"], fast["state"]) == ("fast", "act")
@@ -439,11 +439,11 @@ def test_a_run_that_hangs_has_no_pace() -> None:
 
 def test_what_cannot_be_judged_says_why() -> None:
     """By the configuration, by an error, or since nothing has come."""
-    store = judged()
-    store.signal("kl", "beta is 0", "configuration")
-    store.signal("ratio", "KeyError: 'x'", "error")
-    store.record({"reward": 1.0}, 1)
-    found = served(store.snapshot)
+    feed = judged()
+    feed.signal("kl", "beta is 0")
+    feed.signal("ratio", "KeyError: 'x'", error=True)
+    feed.record({"reward": 1.0}, 1)
+    found = served(feed.snapshot)
     why = {each["condition"]: (each["cause"], each["reason"]) for each in found["not_judged"]}
     assert why["kl_high"] == ("configuration", "beta is 0")
     assert why["reward_hacking"] == ("configuration", "beta is 0")
@@ -523,9 +523,9 @@ def test_a_card_says_how_the_run_is(data: Path, file: str, word: str, cause: str
 
 def test_the_card_of_a_run_that_has_just_begun() -> None:
     """It has no step, no numbers and no page, and its card says nothing of them."""
-    store = judged()
-    store.enter(RunState.RUNNING)
-    html = drawn(document.status(store.snapshot, History(), NOW), None)
+    feed = judged()
+    feed.enter(RunState.RUNNING)
+    html = drawn(document.status(feed.snapshot, History(), NOW), None)
 
     assert "test · grpo · running · step 0" in html
     assert "None" not in html

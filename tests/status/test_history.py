@@ -27,11 +27,11 @@ def _snapshot(step: int, time: float, values: dict[Series, float]) -> Snapshot:
 
 def test_each_gauge_has_a_curve_by_its_own_steps() -> None:
     """A key that is logged every other step has half the points; a step without any number has none."""
-    store, found = judged(), History()
+    feed, found = judged(), History()
     for step in range(1, 11):
-        store.record({"reward": float(step), **({"kl": 0.1 * step} if step % 2 == 0 else {})}, step)
-        found.see(store.snapshot)
-        found.see(store.snapshot)
+        feed.record({"reward": float(step), **({"kl": 0.1 * step} if step % 2 == 0 else {})}, step)
+        found.see(feed.snapshot)
+        found.see(feed.snapshot)
     assert found.curve(REWARD) == [(float(step), float(step)) for step in range(1, 11)]
     assert found.curve(Series(NAMED["rl_kl_per_token"])) == [(float(step), 0.1 * step) for step in range(2, 11, 2)]
     assert found.series("rl_reward_mean") == [REWARD]
@@ -40,11 +40,11 @@ def test_each_gauge_has_a_curve_by_its_own_steps() -> None:
 
 def test_a_histogram_has_the_curve_of_what_was_new() -> None:
     """The mean since the point before; none where nothing came; NaN where one was."""
-    store, found = judged(), History()
+    feed, found = judged(), History()
     for step, values in enumerate(([1.0, 3.0], [], [5.0], [float("nan"), 1.0]), 1):
-        store.record({"reward": 1.0}, step)
-        observe(store, RATIO, values)
-        found.see(store.snapshot)
+        feed.record({"reward": 1.0}, step)
+        observe(feed, RATIO, values)
+        found.see(feed.snapshot)
     points = found.curve(RATIO)
     assert points[:2] == [(1.0, 2.0), (3.0, 5.0)]
     assert [(step, str(value)) for step, value in points[2:]] == [(4.0, "nan")]
@@ -54,11 +54,11 @@ def test_a_histogram_of_a_gauge_has_the_curve_that_the_gauge_has_not() -> None:
     """PPO logs no gradient norm: that of the tensors is drawn, with its NaN. GRPO logs one, and that is drawn."""
     gauge, counted = Series(NAMED["rl_grad_norm"]), Series(NAMED["rl_grad_norm_dist"])
     for logged in (False, True):
-        store, found = judged(), History()
+        feed, found = judged(), History()
         for step, norm in enumerate((0.5, float("nan")), 1):
-            store.record({"grad_norm": norm} if logged else {"reward": 1.0}, step)
-            observe(store, counted, [norm])
-            found.see(store.snapshot)
+            feed.record({"grad_norm": norm} if logged else {"reward": 1.0}, step)
+            observe(feed, counted, [norm])
+            found.see(feed.snapshot)
         curves = {series: [str(value) for _, value in found.curve(series)] for series in (gauge, counted)}
         assert curves == {gauge: ["0.5", "nan"] * logged, counted: ["0.5", "nan"] * (not logged)}
 
@@ -83,24 +83,24 @@ def test_checkpoints_and_evaluations_are_marks() -> None:
 
 def test_the_last_steps_of_a_histogram() -> None:
     """All of it in a young run, then about 50 steps, however long the run is."""
-    store, found = judged(), History()
+    feed, found = judged(), History()
     for step in range(1, 301):
-        store.record({"reward": 1.0}, step)
-        observe(store, RATIO, [1.0])
-        found.see(store.snapshot)
+        feed.record({"reward": 1.0}, step)
+        observe(feed, RATIO, [1.0])
+        found.see(feed.snapshot)
         past = found.past(step)
         assert past.steps is not None
         assert past.steps == step or RECENT_STEPS <= past.steps < RECENT_STEPS + 10
-        assert since(store.snapshot.buckets[RATIO], past.buckets.get(RATIO)).count == past.steps
+        assert since(feed.snapshot.buckets[RATIO], past.buckets.get(RATIO)).count == past.steps
 
 
 def test_a_run_that_begins_again_begins_a_new_history() -> None:
     """A second train() of a process, or an older checkpoint."""
-    store, found = judged(), History()
+    feed, found = judged(), History()
     for step in (1, 2, 3, 2, 3):
-        store.record({"reward": float(step)}, step)
-        observe(store, RATIO, [1.0])
-        found.see(store.snapshot)
+        feed.record({"reward": float(step)}, step)
+        observe(feed, RATIO, [1.0])
+        found.see(feed.snapshot)
     assert found.curve(REWARD) == [(2.0, 2.0), (3.0, 3.0)]
     past = found.past(3)
     assert (past.steps, past.buckets[RATIO].count) == (1, 4)

@@ -10,34 +10,34 @@ import pytest
 from rlexporter.catalog.alerts import RUN_STALLED
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import language
+from rlexporter.feed.builder import write_incidents
+from rlexporter.feed.feed import Feed
 from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.status import steps
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import Step
-from rlexporter.store.builder import write_incidents
-from rlexporter.store.store import Store
 from tests.conditions.planted import Planted
 from tests.status.runs import NOW, goes_wrong, judged, said
 
 BESIDE = "(rl_kl_per_token|rl_reward_mean)"
 
 
-def _running(algorithm: str = "grpo", steps: int = 10) -> Store:
-    store = judged(algorithm)
-    store.enter(RunState.RUNNING)
+def _running(algorithm: str = "grpo", steps: int = 10) -> Feed:
+    feed = judged(algorithm)
+    feed.enter(RunState.RUNNING)
     for step in range(1, steps + 1):
-        store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01, "learning_rate": 1e-4}, step)
-    return store
+        feed.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01, "learning_rate": 1e-4}, step)
+    return feed
 
 
 def test_a_run_that_must_be_stopped() -> None:
     """Stop and resume, a command for the numbers beside it that this run has, the first thing that mends it."""
-    store = _running()
-    goes_wrong(store, "kl_high", "critical", 10)
-    store.change(lambda builder: builder.set("rl_hyperparameter", 0.04, "beta"))
-    assert said(store.snapshot).steps == [
+    feed = _running()
+    goes_wrong(feed, "kl_high", "critical", 10)
+    feed.change(lambda builder: builder.set("rl_hyperparameter", 0.04, "beta"))
+    assert said(feed.snapshot).steps == [
         Step("Stop the run. No checkpoint is known: start again, and save some along the way."),
         Step(
             "Look at the numbers beside it:", "curl -s {address}/metrics | grep -E '^(rl_kl_per_token|rl_reward_mean)'"
@@ -45,71 +45,71 @@ def test_a_run_that_must_be_stopped() -> None:
         Step("Raise `beta` (0.04 in this run)."),
     ]
 
-    store.saved(8)
+    feed.saved(8)
     assert (
-        said(store.snapshot)
+        said(feed.snapshot)
         .steps[0]
         .text.endswith("No checkpoint is left from before this began, so start from scratch.")
     )
-    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
-    first = said(store.snapshot).steps[0].text
+    feed.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
+    first = said(feed.snapshot).steps[0].text
     assert first == "Stop the run. Resume from `checkpoint-8`, which was written before this began."
 
 
 def test_a_run_that_may_go_on() -> None:
     """A warning asks for a look; of a run that is over, before its model is used, and no command asks a process."""
-    store = _running()
-    goes_wrong(store, "kl_high", "warning", 10)
-    assert said(store.snapshot).steps[0] == Step("Let the run continue, and look at it today.")
-    store.enter(RunState.FINISHED)
-    found = said(store.snapshot).steps
+    feed = _running()
+    goes_wrong(feed, "kl_high", "warning", 10)
+    assert said(feed.snapshot).steps[0] == Step("Let the run continue, and look at it today.")
+    feed.enter(RunState.FINISHED)
+    found = said(feed.snapshot).steps
     assert found[0] == Step("Look at this before you use its model.")
     assert len(found) == 3
     assert not any(step.command for step in found)
 
-    goes_wrong(store, "kl_high", "critical", 10)
-    assert said(store.snapshot).steps[0].text.startswith("Do not use its last weights. ")
+    goes_wrong(feed, "kl_high", "critical", 10)
+    assert said(feed.snapshot).steps[0].text.startswith("Do not use its last weights. ")
 
 
 def test_what_was_critical_and_has_eased_names_the_checkpoint_before_it() -> None:
     """The run goes on, and may have to go back: never to a checkpoint that was written since."""
-    store = _running(steps=40)  # so many that it is not as if it still held
-    goes_wrong(store, "kl_high", "critical", 10, Standing.EASED)
-    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
+    feed = _running(steps=40)  # so many that it is not as if it still held
+    goes_wrong(feed, "kl_high", "critical", 10, Standing.EASED)
+    feed.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
     first = "Let the run continue, and look at it today. If it has done harm, resume from `checkpoint-8`."
-    assert said(store.snapshot).steps[0].text == first
-    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 12))
-    assert said(store.snapshot).steps[0].text == "Let the run continue, and look at it today."
+    assert said(feed.snapshot).steps[0].text == first
+    feed.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 12))
+    assert said(feed.snapshot).steps[0].text == "Let the run continue, and look at it today."
 
 
 def test_nan_does_not_say_twice_that_it_must_stop() -> None:
     """The steps say it with this run's checkpoint; the runbook says it for all."""
-    store = _running()
-    goes_wrong(store, "nonfinite", "critical", 10)
-    texts = [step.text for step in said(store.snapshot).steps]
+    feed = _running()
+    goes_wrong(feed, "nonfinite", "critical", 10)
+    texts = [step.text for step in said(feed.snapshot).steps]
     assert [text.startswith("Stop") for text in texts] == [True, False, False]
     assert not any("rl_last_good_checkpoint_step" in text for text in texts)
 
 
 def test_a_run_that_hangs_or_has_failed() -> None:
     """The stack while it hangs, by its own process where that trains; where to go on after a failure."""
-    store = _running()
+    feed = _running()
     late = NOW + 10_000
-    hanging = said(store.snapshot, late).steps
+    hanging = said(feed.snapshot, late).steps
     assert hanging[:2] == [
         Step("Leave it running for now: you can see what it waits for only while it hangs."),
         Step("See where each thread waits, on its machine:", "py-spy dump --pid PID"),
     ]
     assert hanging[2].text in RUN_STALLED.remedies
-    store.begin(RunFacts(algorithm="grpo", step=0, info={"trainer": "GRPOTrainer"}), {"run": "test", "rank": "0"})
-    store.enter(RunState.RUNNING)
-    store.record({"reward": 0.5}, 1)
-    assert said(store.snapshot, late).steps[1].command == "py-spy dump --pid {pid}"
+    feed.begin(RunFacts(algorithm="grpo", step=0, info={"trainer": "GRPOTrainer"}), {"run": "test", "rank": "0"})
+    feed.enter(RunState.RUNNING)
+    feed.record({"reward": 0.5}, 1)
+    assert said(feed.snapshot, late).steps[1].command == "py-spy dump --pid {pid}"
 
-    store.saved(9)
-    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 9))
-    store.enter(RunState.FAILED, "OutOfMemoryError")
-    failed = said(store.snapshot).steps
+    feed.saved(9)
+    feed.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 9))
+    feed.enter(RunState.FAILED, "OutOfMemoryError")
+    failed = said(feed.snapshot).steps
     assert failed[0].text.endswith("Resume from `checkpoint-9`, which was written before this began.")
     assert [step.text for step in failed[1:]] == ["Read the exception, and look for an alert on NaN before it."]
 
@@ -123,10 +123,10 @@ def test_a_run_that_hangs_or_has_failed() -> None:
 )
 def test_where_no_checkpoint_is(every: float, told: str) -> None:
     """What is set already is not told as if it were missing."""
-    store = _running()
-    store.change(lambda builder: builder.set("rl_hyperparameter", every, "save_steps"))
-    goes_wrong(store, "kl_high", "critical", 4)
-    assert said(store.snapshot).steps[0].text == f"Stop the run. {told}"
+    feed = _running()
+    feed.change(lambda builder: builder.set("rl_hyperparameter", every, "save_steps"))
+    goes_wrong(feed, "kl_high", "critical", 4)
+    assert said(feed.snapshot).steps[0].text == f"Stop the run. {told}"
 
 
 def test_a_penalty_with_the_wrong_sign_is_told_with_its_coefficient() -> None:
@@ -134,7 +134,7 @@ def test_a_penalty_with_the_wrong_sign_is_told_with_its_coefficient() -> None:
     run = Planted("ppo-legacy")
     for step in range(1, 9):
         run.line({"objective/kl_coef": 0.07 if step < 7 else -0.07})
-    found = said(run.store.snapshot)
+    found = said(run.feed.snapshot)
     assert found.conditions[0] == "kl_coef_lost"
     assert found.text.startswith(
         "The coefficient of the KL penalty is 0 or negative. `rl_kl_coef` is now -0.07. It began in step 7."
@@ -181,7 +181,7 @@ def test_every_alert_has_something_to_do_in_each_algorithm_that_it_judges() -> N
 
 def test_the_text_and_the_mark_name_one_step() -> None:
     """That since which the number is beyond its limit, which may be before the alert was certain."""
-    store = _running()
-    goes_wrong(store, "kl_high", "critical", 10)
-    store.change(lambda builder: write_incidents(builder, [replace(each, since=8) for each in builder.incidents]))
-    assert "In step 10: 7, limit 3. It began in step 8." in said(store.snapshot).text
+    feed = _running()
+    goes_wrong(feed, "kl_high", "critical", 10)
+    feed.change(lambda builder: write_incidents(builder, [replace(each, since=8) for each in builder.incidents]))
+    assert "In step 10: 7, limit 3. It began in step 8." in said(feed.snapshot).text

@@ -16,7 +16,7 @@ import trl
 import rlexporter
 from rlexporter.demo import tiny
 from rlexporter.demo.trainers import LegacyRun
-from rlexporter.run.sink import RunSink
+from rlexporter.feed.feed import Feed
 from tests import tiny as trainers
 from tests.adapters.marks import REAL_TRAINERS
 from tests.served import errors
@@ -75,13 +75,13 @@ def test_a_run_of_this_version(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     if first > VERSION or (last and last < VERSION):
         pytest.skip(f"trl {trl.__version__} has no such {name}")
     keys: set[str] = set()
-    log = RunSink.log
+    log = Feed.log
 
-    def kept(self: RunSink, stats: Any, **options: Any) -> None:
+    def kept(self: Feed, stats: Any, **options: Any) -> None:
         keys.update(stats)
         log(self, stats, **options)
 
-    monkeypatch.setattr(RunSink, "log", kept)
+    monkeypatch.setattr(Feed, "log", kept)
     trainer, train = make(tmp_path)
     exporter = rlexporter.attach(trainer)
     train()

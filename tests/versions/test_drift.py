@@ -11,7 +11,7 @@ from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
 from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.store.keys import _pattern
+from rlexporter.feed.keys import _pattern
 from scripts import drift
 from scripts.drift import TRAINERS, Found, Sources
 from tests.tools import REQUIRED, ROOT

@@ -12,9 +12,9 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.feed.log_lines import LogLine, LogLines
 from rlexporter.model.metric import Framework, FrameworkKey, Kind
 from rlexporter.recording.codec import series_text
-from rlexporter.store.log_lines import LogLine, LogLines
 
 PLAIN = {
     "loss": 0.25,
@@ -72,7 +72,7 @@ def _read(lines: LogLines, line: dict[str, Any]) -> list[str]:
 
 
 def _lines() -> LogLines:
-    lines = LogLines(CATALOG, 100, lambda: 0.0, lambda key, value: "")
+    lines = LogLines(CATALOG, 100, lambda key, value: "")
     lines.begin("grpo")
     return lines
 
@@ -126,7 +126,7 @@ def test_what_taps_count_is_not_counted_twice() -> None:
 def test_a_unit_of_a_framework_is_kept() -> None:
     """A key that is logged in another unit is never one of those that are taken as they are."""
     share = FrameworkKey("share", "rl_clip_ratio_region_mean", scale=0.01)
-    lines = LogLines(CATALOG, 100, lambda: 0.0, lambda key, value: "")
+    lines = LogLines(CATALOG, 100, lambda key, value: "")
     lines.begin("grpo", Framework(name="own", title="Own", keys=(share,), marks=frozenset(), source=""))
     for _ in range(3):
         found = lines.read({"share": 50.0, "loss": 1.0})

@@ -12,13 +12,13 @@ from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
+from rlexporter.feed.builder import SnapshotBuilder
+from rlexporter.feed.keys import Resolver, clip, dataset, evaluation_prefix
 from rlexporter.model import values
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Framework, Kind, Metric, Series
 from rlexporter.model.step import StepUpdate
 from rlexporter.model.values import Unreadable
-from rlexporter.store.builder import SnapshotBuilder
-from rlexporter.store.keys import Resolver, clip, dataset, evaluation_prefix
 from rlexporter.tensors import host
 
 MAX_DATASETS = 20
@@ -90,21 +90,21 @@ class _Plan(NamedTuple):
 class LogLines:
     """Reads and writes the log lines of one run.
 
-    ``max_keys``: the most keys to accept that the catalog does not fix; ``clock``: seconds since the epoch;
-    ``guess``: returns the series that an unknown key of an unknown trainer seems to mean, given its first value.
-    Only the thread that holds the lock of the store may call a method.
+    ``max_keys``: the most keys to accept that the catalog does not fix; ``guess``: returns the series that an unknown
+    key of an unknown trainer seems to mean, given its first value. Only the thread that holds the lock of the feed may
+    call a method.
     """
 
-    def __init__(
-        self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float], guess: Callable[[str, float], str]
-    ) -> None:
+    def __init__(self, catalog: Sequence[Metric], max_keys: int, guess: Callable[[str, float], str]) -> None:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._own = self._named["rl_logged_value"]
         self._logged_at = Series(self._named["rl_last_log_timestamp_seconds"])
         self._logged_step = Series(self._named["rl_last_log_step"])
+        self._step = Series(self._named["rl_step"])
+        self._steps = Series(self._named["rl_steps_total"])
+        self._stepped_at = Series(self._named["rl_last_step_timestamp_seconds"])
         self._max_keys = max_keys
-        self._clock = clock
         self._guess = guess
         self._guessed: dict[str, str] = {}
         """The keys that were guessed, by the series that each feeds."""
@@ -152,9 +152,23 @@ class LogLines:
             self._prefer_steps(line.judged, logs, update)
         return line
 
-    def write(self, builder: SnapshotBuilder, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
-        """Write a line and the step update that belongs to it, either of which may be empty; return the step."""
-        step = self._progress(builder, step, update, evaluation=bool(line.prefix))
+    def write(
+        self, builder: SnapshotBuilder, line: LogLine, step: int | None, update: StepUpdate | None, now: float
+    ) -> int:
+        """Write a line and the step update that belongs to it, either of which may be empty; return their step.
+
+        ``now``: seconds since the epoch. A line that is ahead of the last step, or an update, moves the step forward.
+        """
+        last = builder.samples.get(self._step)
+        if update is not None:
+            step = update.step
+        elif step is None:
+            step = int(last or 0) + (not line.prefix)
+        if (update is not None or not line.prefix) and (last is None or step != last):
+            builder.samples[self._step] = step
+            ahead = step - last if last is not None and step > last else 1
+            builder.samples[self._steps] = builder.samples.get(self._steps, 0.0) + ahead
+            builder.samples[self._stepped_at] = now
         if update is not None:
             self.absorb(builder, update)
         builder.gauges(line.values(), line.planned[0].fed if line.planned else line.gauges, step)
@@ -166,10 +180,10 @@ class LogLines:
             builder.merge(series, array, step)
         self._account(builder)
         if line.prefix and not line.empty:
-            builder.set("rl_eval_timestamp_seconds", self._clock(), dataset(line.prefix))
+            builder.set("rl_eval_timestamp_seconds", now, dataset(line.prefix))
             builder.set("rl_eval_step", step, dataset(line.prefix))
         elif not line.empty:
-            builder.samples[self._logged_at] = self._clock()
+            builder.samples[self._logged_at] = now
             builder.samples[self._logged_step] = step
         return step
 
@@ -329,23 +343,6 @@ class LogLines:
         if known is None and len(self._known) <= MAX_DATASETS:
             known = self._known[prefix] = _Known({}, {}, {})
         return known
-
-    def _progress(
-        self, builder: SnapshotBuilder, step: int | None, update: StepUpdate | None, *, evaluation: bool
-    ) -> int:
-        """Move the step forward if this line or this update is ahead of it; return the step that they belong to."""
-        last = builder.get("rl_step")
-        if update is not None:
-            step = update.step
-        elif evaluation:
-            return int(last or 0) if step is None else step
-        elif step is None:
-            step = int(last or 0) + 1
-        if last is None or step != last:
-            builder.set("rl_step", step)
-            builder.add("rl_steps_total", step - last if last is not None and step > last else 1)
-            builder.set("rl_last_step_timestamp_seconds", self._clock())
-        return step
 
     def _resolve(self, known: _Known, key: str, prefix: str, value: object = None) -> tuple[Series, ...]:
         """Return the series that a new key of this training feeds; empty once there are too many keys."""

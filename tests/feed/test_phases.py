@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.run.pending_step import PhaseTimer
+from rlexporter.feed.feed import PhaseTimer
 
 
 def test_each_phase_has_its_own_time_only() -> None:

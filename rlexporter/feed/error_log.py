@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from rlexporter.store.store import Store
+from rlexporter.feed.builder import SnapshotBuilder
 
 logger = logging.getLogger("rlexporter")
 
@@ -14,11 +14,11 @@ logger = logging.getLogger("rlexporter")
 class ErrorLog:
     """Counts the exporter's own errors in ``rlexporter_errors_total{where}``, and logs the first of each kind.
 
-    Any thread may use it. It never raises.
+    ``change``: makes a change of the snapshot, as `Feed.change` does. Any thread may use the log. It never raises.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, change: Callable[[Callable[[SnapshotBuilder], None]], None]) -> None:
+        self._change = change
         self._logged: set[tuple[str, str]] = set()
 
     @contextlib.contextmanager
@@ -32,7 +32,7 @@ class ErrorLog:
     def add(self, where: str, error: Exception) -> None:
         """Count an error that came from ``where``."""
         with contextlib.suppress(Exception):
-            self._store.change(lambda builder: builder.add("rlexporter_errors_total", 1, where))
+            self._change(lambda builder: builder.add("rlexporter_errors_total", 1, where))
             kind = (where, type(error).__name__)
             if kind not in self._logged:
                 self._logged.add(kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.store.keys import MAX_LABEL_LENGTH, Resolver, clip, dataset, evaluation_prefix
+from rlexporter.feed.keys import MAX_LABEL_LENGTH, Resolver, clip, dataset, evaluation_prefix
 
 Names = list[tuple[str, tuple[str, ...]]]
 

@@ -23,15 +23,14 @@ from rlexporter import Exporter
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands import recorded_alerts
 from rlexporter.conditions.view import View
+from rlexporter.feed import builder, feed
+from rlexporter.feed.builder import SnapshotBuilder
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Transition
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import reader
-from rlexporter.run import sink
-from rlexporter.store import builder, current, store
-from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.tensors import tally
 from rlexporter.tensors.device import DeviceTally
 
@@ -41,7 +40,7 @@ RATIO = Series(NAMED["rl_policy_ratio_dist"])
 @pytest.fixture(autouse=True)
 def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor is taken for one on a GPU."""
-    for module in (sink, tally):
+    for module in (feed, tally):
         monkeypatch.setattr(module, "on_gpu", torch.is_tensor)
 
 
@@ -122,7 +121,7 @@ def test_what_was_flushed_before_a_failure_is_served_after_it(grpo: Exporter) ->
     """Even where nothing can be sent any more."""
     grpo.run.sink.observe("rl_weight_norm", torch.tensor([math.nan]))
     grpo.run.sink.flush()
-    found = grpo.run.sink._pending.tally._devices["cpu"]
+    found = grpo.run.feed._tally.devices["cpu"]
     found.flush = found.add = None  # type: ignore[method-assign,assignment]
     grpo.end(RuntimeError("device-side assert"))
     snapshot = grpo.run.current()
@@ -157,7 +156,7 @@ def test_reward_functions_on_a_gpu_have_a_spread(grpo: Exporter) -> None:
 def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is judged with what was counted in it, though it comes in two parts, or after the step."""
     judged: list[dict[Series, Histogram]] = []
-    watch = grpo.run.store._watch
+    watch = grpo.run.feed._watch
     assert watch
     judge = watch._judge.step
 
@@ -182,7 +181,7 @@ def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch
 
 
 def _began(exporter: Exporter) -> dict[tuple[str, str], int]:
-    watch = exporter.run.store._watch
+    watch = exporter.run.feed._watch
     assert watch
     return {key: step for key, (step, _) in watch.first.items()}
 
@@ -265,7 +264,7 @@ def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
     sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
     sink.log({"reward": math.nan}, step=5, update=StepUpdate(step=5))
     sink.saved(5)
-    buffer = sink._pending.tally._devices["cpu"]._buffers[1]
+    buffer = sink._tally.devices["cpu"]._buffers[1]
     buffer[0] = -1.0  # the copy is under way
     grpo.run.current()
     assert _began(grpo) == {}
@@ -306,10 +305,10 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
     exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
     exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(5.0))
     exporter.run.sink.advance(StepUpdate(step=1))
-    absorb = exporter.run.store.absorb
+    absorb = exporter.run.feed.absorb
 
     def held_up(part: StepUpdate, **said: Any) -> None:
-        monkeypatch.setattr(exporter.run.store, "absorb", absorb)
+        monkeypatch.setattr(exporter.run.feed, "absorb", absorb)
         exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(6.0))
         exporter.run.sink.advance(StepUpdate(step=2))
         training = Thread(target=exporter.run.current)
@@ -317,7 +316,7 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
         training.join(timeout=10)
         absorb(part, **said)
 
-    monkeypatch.setattr(exporter.run.store, "absorb", held_up)
+    monkeypatch.setattr(exporter.run.feed, "absorb", held_up)
     exporter.run.current()
 
     assert exporter.run.current().value("rl_skipped_updates_total") == 6.0
@@ -326,13 +325,13 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
 def test_known_keys_on_a_gpu_are_read_without_a_change(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys or known ones: a line is one change, and the part that has come with it another."""
     grpo.log({"loss": 0.5}, step=1)
-    changes, change = [0], grpo.run.store.change
+    changes, made = [0], grpo.run.feed._changes
 
-    def counted(edit: Callable[[SnapshotBuilder], None]) -> None:
+    def counted() -> Iterator[SnapshotBuilder]:
         changes[-1] += 1
-        change(edit)
+        return made()
 
-    monkeypatch.setattr(grpo.run.store, "change", counted)
+    monkeypatch.setattr(grpo.run.feed, "_changes", counted)
     for step in (2, 3, 4):
         grpo.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
         changes.append(0)
@@ -393,11 +392,11 @@ def _instructions(code: Any) -> dict[int, tuple[str, int]]:
 
 
 def _interrupted(act: Callable[[], object], at: int) -> bool:
-    """Let Ctrl-C come at the ``at``th place of `sink`, `store`, `current` or `builder` where Python looks for signals.
+    """Let Ctrl-C come at the ``at``th place of `sink`, `feed`, `current` or `builder` where Python looks for signals.
 
     Return False if ``act`` has ended before.
     """
-    files = {module.__file__ for module in (sink, store, current, builder)}
+    files = {module.__file__ for module in (feed, builder)}
     left, before = at, dict[int, tuple[str, int]]()
 
     def trace(frame: Any, event: str, _: object) -> Any:
@@ -437,11 +436,11 @@ def test_no_lock_is_left_held_by_ctrl_c(exporter: Exporter) -> None:
     act()
     at = 0
     while _interrupted(act, at := at + 1):
-        for lock in (exporter.run.store._current.lock, exporter.run.sink._folding):
-            with ThreadPoolExecutor(1) as other:
-                assert other.submit(lock.acquire, timeout=60).result(), at
-                other.submit(lock.release)
-        assert (exporter.run.sink._folds, exporter.run.store._records) == (False, False), at
+        lock = exporter.run.feed._lock
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(lock.acquire, timeout=60).result(), at
+            other.submit(lock.release)
+        assert (exporter.run.feed._folds, exporter.run.feed._logs) == (False, False), at
     assert at > 100
     before = _count(exporter, "rl_policy_ratio_dist")
     act()

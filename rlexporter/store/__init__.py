@@ -1,1 +1,0 @@
-"""Keeps the state of one run, as snapshots that never change."""
