@@ -55,7 +55,7 @@ def _served() -> list[str]:
 
         class Scrapes(TrainerCallback):  # type: ignore[misc]
             def on_step_begin(self, *_: Any, **__: Any) -> None:
-                texts.append(prometheus.encode(exporter.run.current(), "")[0].decode())
+                texts.append(prometheus.encode(exporter.snapshot, "")[0].decode())
 
         trainer.add_callback(Scrapes())
         trainer.train()

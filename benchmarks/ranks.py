@@ -49,7 +49,7 @@ def _texts() -> tuple[str, str, str]:
         trainer = tiny.grpo(Path(folder), max_steps=10, num_iterations=2, eval_strategy="steps", eval_steps=5)
         exporter = rlexporter.attach(trainer, run="many", port=0)
         trainer.train()
-        now = exporter.run.current()
+        now = exporter.snapshot
         exporter.close()
     return _text(now), _text(rank_view.own(now, "all")), _text(rank_view.own(now, "timings"))
 

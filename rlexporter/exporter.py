@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rlexporter.endpoint.auth import Guards
     from rlexporter.endpoint.connections import Listener
     from rlexporter.endpoint.endpoint import Server
+    from rlexporter.model.sink import TrainedRun
     from rlexporter.model.step import RunFacts
     from rlexporter.outputs.periodic import Ticker
     from rlexporter.status.earlier import EarlierRun
@@ -49,8 +50,8 @@ class Exporter:
     As a context manager it starts, and at the end of the block notes how the run ended; the final state then stays
     up until it was scraped, at most ``linger`` seconds. docs/settings.md describes the settings.
 
-    `log`, `observe` and `end` belong to the thread that trains. They never raise: errors of our own are counted in
-    ``rlexporter_errors_total`` and logged once a kind.
+    `log`, `observe` and `end` belong to the thread that trains. Once a step was logged they never raise: errors of our
+    own are counted in ``rlexporter_errors_total`` and logged once a kind.
 
     Raises:
         SetupError: a setting is unknown or unusable.
@@ -58,25 +59,34 @@ class Exporter:
 
     def __init__(self, **settings: Unpack[SettingArguments]) -> None:
         self._outlets: list[Ticker] = []
-        self.run = Run(Settings.load(settings), begins=self._begins, urgent=self._wake_outlets, ended=self._keep_page)
-        """The run that is served: what adapters feed."""
+        self._run = Run(Settings.load(settings), begins=self._begins, urgent=self._wake_outlets, ended=self._keep_page)
         self._server: Server | None = None
         self._displaced = False
         self._owes_page = False
         """True from the begin of a training until the page of its end is kept."""
         self._closes = threading.RLock()
         """Held by the thread that closes."""
-        self._ending = shutdown.Ending(self, self.run.exit, self.run.preempt, self._patience, self.close, self._abandon)
+        self._ending = shutdown.Ending(
+            self, self._run.exit, self._run.preempt, self._patience, self.close, self._abandon
+        )
+
+    @property
+    def run(self) -> TrainedRun:
+        """Return the run as the adapter of a trainer sees it: ``begin``, ``end``, and the ``sink`` of what it sees.
+
+        `rlexporter.model.sink` describes it, for adapters of other trainers.
+        """
+        return self._run
 
     @property
     def name(self) -> str:
         """Return the name of the run, the label ``run`` of every series."""
-        return self.run.name
+        return self._run.name
 
     @property
     def state(self) -> RunState:
         """Return the state of the run."""
-        return self.run.state
+        return self._run.state
 
     @property
     def should_stop(self) -> bool:
@@ -84,12 +94,12 @@ class Exporter:
 
         With legacy PPO all ranks get the same answer; elsewhere it is that of this process.
         """
-        return self.run.brake.stops
+        return self._run.brake.stops
 
     @property
     def snapshot(self) -> Snapshot:
-        """Return the current snapshot of the run, which never changes; later calls return newer ones."""
-        return self.run.feed.snapshot
+        """Return what is served now; a snapshot never changes, later calls return newer ones. For any thread."""
+        return self._run.current()
 
     @property
     def port(self) -> int | None:
@@ -107,20 +117,24 @@ class Exporter:
         ``stats``: keys as TRL logs them, or others, with numbers, None, NaN, arrays or tensors; it is read, not kept.
         ``step``: the step that it belongs to; without it each line is a step unless it is an evaluation.
         """
-        self.run.log(stats, step)
+        self._run.log(stats, step)
 
     def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
         """Count values in the histogram ``name``: ``policy_ratio`` for ``rl_policy_ratio_dist``.
 
         ``values``: a tensor or array of any shape; ``mask``: which of them count, of a shape that broadcasts to it;
         ``labels``: those of the histogram, if it has any. A tensor on a GPU is counted there, and served with the next
-        log line. docs/metrics.md lists the names; one that is unknown is logged, with those that are close.
+        log line. docs/metrics.md lists the names.
+
+        Raises:
+            SetupError: before the first step of a loop of one's own, a name or label that no histogram has; the error
+                says which are close. Later it is counted and logged.
         """
-        self.run.observe(name, values, mask, **labels)
+        self._run.observe(name, values, mask, **labels)
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
-        self.run.end(error)
+        self._run.end(error)
 
     def start(self, *, fallback: bool = False) -> Exporter:
         """Serve on rank 0, and on others if the settings ask for it; return the exporter. A second call does nothing.
@@ -132,7 +146,7 @@ class Exporter:
         Raises:
             SetupError: the address, or a file that is needed, is not available.
         """
-        run = self.run
+        run = self._run
         if self._server is not None or not run.serves:
             return self
         with needed_by("the endpoint", ENDPOINT):
@@ -164,7 +178,7 @@ class Exporter:
         """Open everything that serves, and return the server on ``sock``; nothing stays open if this raises."""
         from rlexporter.endpoint import endpoint
 
-        run = self.run
+        run = self._run
         with contextlib.ExitStack() as undo:
             undo.callback(sock.close)
             if run.feed.recorder is None:  # else an earlier start began it, and it goes on
@@ -188,7 +202,7 @@ class Exporter:
         with self._closing():
             self._stop()
             self._displaced = False
-            self.run.close()
+            self._run.close()
 
     def __repr__(self) -> str:
         return f"<Exporter of run {self.name}, {self.state.value}{f', on {self.url}/' if self.url else ''}>"
@@ -200,7 +214,7 @@ class Exporter:
         from rlexporter.status.history import History
 
         history = self._server.history if self._server else History()
-        return card(document.status(self.run.current(), history, time.time()), self.url)
+        return card(document.status(self._run.current(), history, time.time()), self.url)
 
     def __enter__(self) -> Exporter:
         return self.start()
@@ -220,18 +234,18 @@ class Exporter:
             self._stop()
             self._displaced = True
             if self.state.over:
-                self.run.stop_recording()
+                self._run.stop_recording()
 
     def _begins(self, facts: RunFacts) -> None:
-        self._owes_page = self.run.settings.report
+        self._owes_page = self._run.settings.report
         if self._displaced:
             self.start(fallback=True)
-        if self._server is not None and self.run.settings.compare == ON:
+        if self._server is not None and self._run.settings.compare == ON:
             self._server.history.earlier = _before(facts.output_dir) if facts.output_dir else None
 
     def _keep_page(self, server: Server | None = None) -> None:
         """Keep the page of a training that has ended beside its checkpoints, once, and tell its verdict."""
-        run, server = self.run, server or self._server
+        run, server = self._run, server or self._server
         if server is None or not self._owes_page or not run.state.over or run.rank != 0:
             return
         self._owes_page, folder = False, run.output_dir
@@ -250,7 +264,7 @@ class Exporter:
 
     @property
     def _peers_wait(self) -> bool:
-        return self.run.world_size > 1 and self.state is RunState.FAILED
+        return self._run.world_size > 1 and self.state is RunState.FAILED
 
     def _wake_outlets(self) -> None:
         for outlet in self._outlets:
@@ -260,8 +274,11 @@ class Exporter:
         """Open the recording and every output other than the endpoint."""
         from rlexporter.outputs import wanted
 
-        run = self.run
-        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", run.record), *wanted(run, port)]
+        run = self._run
+        makers: list[tuple[str, Callable[[], Ticker | None]]] = [
+            ("record", run.record),
+            *wanted(run.settings, run, port, run.errors.add),
+        ]
         for where, make in makers:
             made = self._made(where, make, fallback)
             self._outlets += [made] if made is not None else []
@@ -274,7 +291,7 @@ class Exporter:
         except SetupError as error:
             if not fallback:
                 raise
-            self.run.errors.add(where, error)
+            self._run.errors.add(where, error)
             return None
 
     def _close_outlets(self, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -295,7 +312,7 @@ class Exporter:
     def _stop(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            self.run.note = lambda: None
+            self._run.note = lambda: None
             server.close()
         self._close_outlets(partial(self._keep_page, server))
 
@@ -304,7 +321,7 @@ class Exporter:
 
         A rank that has failed waits less: the other ranks wait for it in a collective, and the launcher for its end.
         """
-        server, run, hurries = self._server, self.run, self._peers_wait
+        server, run, hurries = self._server, self._run, self._peers_wait
         if server is None:
             return 0.0
         from rlexporter.endpoint.scrapers import patience
@@ -318,7 +335,7 @@ class Exporter:
         server, self._server = self._server, None
         self._outlets = []
         self._closes = threading.RLock()
-        self.run.abandon()
+        self._run.abandon()
         if server is not None:
             server.abandon()
 
@@ -351,7 +368,7 @@ def _free(port: int) -> str:
     """Free ``port`` if an exporter of this process holds it; return the holder if that is impossible, else ""."""
     for other in serving():
         if other.port == port:
-            if other.run.training:
+            if other._run.training:
                 return f"the exporter of run {other.name}, which is training in this process"
             other._give_way()
     return ""

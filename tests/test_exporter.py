@@ -100,7 +100,7 @@ def test_nothing_is_left_after_close() -> None:
     assert (_threads(), exporter.url, _listening(port)) == (before, None, False)
     assert list(shutdown.live()) == []
 
-    exporter.run.settings = type(exporter.run.settings).load({"port": port})
+    exporter._run.settings = type(exporter._run.settings).load({"port": port})
     assert exporter.start().port == port
     assert exporter.start().port == port
     exporter.close()
@@ -152,7 +152,7 @@ def test_a_start_that_fails_leaves_nothing(
     assert (_threads(), _open_files(recording), exporter.url) == ([], [], None)
     assert not [*targets.glob("*")]
     assert shutdown.live() == before
-    exporter.run.settings = type(exporter.run.settings).load(mended)
+    exporter._run.settings = type(exporter._run.settings).load(mended)
     exporter.start()
     exporter.log({"reward": 7.0})
     assert fetch(f"{exporter.url}/metrics")[0] == 200
@@ -276,7 +276,7 @@ def test_a_key_without_a_text_loses_itself_only(exporter: Exporter) -> None:
 
 def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a line, which the handler's follows: both are served and judged."""
-    record, told = exporter.run.feed._lines.write, list[bool]()
+    record, told = exporter._run.feed._lines.write, list[bool]()
 
     def interrupted(*arguments: Any) -> int:
         if not told:
@@ -285,7 +285,7 @@ def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatc
         return int(record(*arguments))
 
     exporter.log({"reward": 0.25}, step=1)
-    monkeypatch.setattr(exporter.run.feed._lines, "write", interrupted)
+    monkeypatch.setattr(exporter._run.feed._lines, "write", interrupted)
     exporter.log({"reward": 0.5}, step=2)
 
     assert exporter.snapshot.value("rl_step") == 3
@@ -309,7 +309,7 @@ def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: p
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporter.run.feed, "record", interrupt)
+    monkeypatch.setattr(exporter._run.feed, "record", interrupt)
     with pytest.raises(KeyboardInterrupt):
         exporter.log({})
 
@@ -317,7 +317,7 @@ def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: p
 def test_a_run_that_was_preempted_stays_so_until_it_trains_again(exporter: Exporter) -> None:
     """What ends the training after SIGTERM is the consequence, not the cause."""
     exporter.run.begin(RunFacts(algorithm="grpo"))
-    exporter.run.preempt()
+    exporter._run.preempt()
     exporter.end(SystemExit())
     states = [exporter.state]
     exporter.run.begin(RunFacts(algorithm="grpo"))
@@ -344,7 +344,7 @@ def test_a_process_that_ends_in_the_middle(
         exporter.run.begin(RunFacts(algorithm="grpo"))
     elif trained:
         exporter.log({"reward": 1.0})
-    exporter.run.exit(error)
+    exporter._run.exit(error)
 
     assert exporter.state is state
 
@@ -423,7 +423,7 @@ def test_a_forked_child_waits_for_no_lock_of_its_parent(exporter: Exporter) -> N
     held, goes_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with exporter.run.feed._lock, exporter._closes:
+        with exporter._run.feed._lock, exporter._closes:
             held.set()
             assert goes_on.wait(60)
 
@@ -446,7 +446,7 @@ def test_a_name_is_told_once_what_is_served_has_it(tmp_path: Path, monkeypatch: 
         before.run.begin(facts)
         (tmp_path / "checkpoint-5").mkdir()
     with Exporter(port=0, linger=0) as exporter:
-        run, describe = exporter.run, exporter.run._describe
+        run, describe = exporter._run, exporter._run._describe
 
         def described(facts: RunFacts) -> None:
             told.append(run.known_as)

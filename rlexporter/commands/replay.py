@@ -105,7 +105,7 @@ def _serve(recording: Recording, options: argparse.Namespace) -> None:
     """
     exporter = _served_alone(**playback.settings(recording), port=options.port)
     with _shown(exporter) as display:
-        player = Player(exporter.run, recording)
+        player = Player(exporter._run, recording)
         began, dues = playback.schedule(recording)
         started = time.monotonic()
         player.begin(recording.facts)
@@ -133,7 +133,7 @@ def _serve_saved_state(kept: SavedState, options: argparse.Namespace) -> None:
     """
     labels = kept.snapshot.labels
     exporter = _served_alone(run=labels.get("run"), rank=0, world_size=1, port=options.port)
-    playback.restore(exporter.run, kept)
+    playback.restore(exporter._run, kept)
     with _shown(exporter) as display:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
         display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
@@ -144,8 +144,8 @@ def _serve_saved_state(kept: SavedState, options: argparse.Namespace) -> None:
 def _served_alone(**settings: Any) -> Exporter:
     """Return an exporter whose only output is its endpoint: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
-    exporter.run.settings = replace(
-        exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="", notify=()
+    exporter._run.settings = replace(
+        exporter._run.settings, record=None, state_file="", discovery_dir=None, otlp="", notify=()
     )
     return exporter
 

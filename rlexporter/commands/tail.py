@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     source = growing.source(options.file)
     exporter = Exporter(run=options.run, algorithm=options.algorithm or None, rank=0, world_size=1, port=options.port)
     # The environment may be that of the training: its recording, and its last state, are not ours to write over.
-    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
+    exporter._run.settings = replace(exporter._run.settings, record=None, state_file="")
     try:
         tail = _Tail(source, exporter, options.algorithm)
         exporter.start()
@@ -87,7 +87,7 @@ class _Tail:
         self._exporter = exporter
         self._display = Display()
         self._stream = Stream(source.path, algorithm, self._damaged)
-        self._player = Follower(exporter.run, self._stream)
+        self._player = Follower(exporter._run, self._stream)
         self._damage = 0
         exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
 
@@ -126,7 +126,7 @@ class _Tail:
         if source.ended:
             self._take(self._stream.close())
             self._player.end()
-        self._exporter.run.note()
+        self._exporter._run.note()
         display.summary()
         if source.ended:
             display.stay(LINGER_SECONDS if linger is None else linger)
@@ -144,7 +144,7 @@ class _Tail:
         self._damage += 1
         if self._damage == 1:
             self._display.say(f"left out: {error}. Further ones are only counted (rlexporter_errors_total)")
-        self._exporter.run.feed.change(lambda builder: builder.add("rlexporter_errors_total", 1, "log"))
+        self._exporter._run.feed.change(lambda builder: builder.add("rlexporter_errors_total", 1, "log"))
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
     if trainer in _attached:
         return _attached[trainer]
     exporter = Exporter(**settings)
-    run = exporter.run
+    run = exporter._run
     with _undone(exporter):
         run.prepare(run_facts(trainer))
         if run.serves:

@@ -49,7 +49,7 @@ class RLExporterCallback(RunCallback):
     def attach(self, trainer: Any, exporter: Exporter) -> None:
         """Watch ``trainer`` from now on, and serve what it trains by ``exporter``."""
         self.exporter = exporter
-        self._follow(exporter.run.settings)
+        self._follow(exporter._run.settings)
         self.adopt(trainer, exporter.run)
 
     def release(self) -> None:
@@ -66,7 +66,7 @@ class RLExporterCallback(RunCallback):
         exporter = self.exporter = Exporter(**fitted(self._settings, facts.hyperparameters if facts else {}))
         if facts is not None:
             exporter.run.prepare(facts)
-        with exporter.run.errors.guard("event"):
+        with exporter._run.errors.guard("event"):
             exporter.start(fallback=True)
         return exporter.run
 

@@ -65,7 +65,7 @@ class LoggedRun:
             if self._begun:
                 return
             self._begun = True
-        run = self.exporter.run
+        run = self.exporter._run
         with run.errors.guard("event"):
             run.prepare(facts)  # first, so that the name is known when the endpoint is told
         with run.errors.guard("event"):
@@ -85,7 +85,7 @@ class LoggedRun:
         """
         if os.getpid() != self._process:
             return
-        sink = self.exporter.run.feed
+        sink = self.exporter._run.feed
         with sink.guard("log"), self._lock:
             self.begin(RunFacts(open_ended=True))
             rest = sink.ahead(values)
@@ -110,7 +110,7 @@ class LoggedRun:
         with self._lock:
             held, self._held = self._held, {}
             if held:
-                self.exporter.run.feed.log(held, step=self._held_step, flush=False)
+                self.exporter._run.feed.log(held, step=self._held_step, flush=False)
 
     def end(self, error: BaseException | None = None) -> None:
         """End the run, by ``error`` or normally."""
@@ -245,7 +245,7 @@ class Sources:
     def _open(self, source: str, facts: Callable[[], RunFacts], chosen: bool) -> None:
         try:
             exporter = Exporter()
-            known = facts() if chosen or exporter.run.rank == 0 else None
+            known = facts() if chosen or exporter._run.rank == 0 else None
         except Exception as error:  # the boundary: the script knows nothing of us
             trace = None if isinstance(error, SetupError) else error
             logger.warning("rlexporter does not read what %s logs: %s", source, error, exc_info=trace)

@@ -36,7 +36,7 @@ class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is n
 
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         """Begin the run with its settings, ``values``."""
-        with self.tracker.run.errors.guard("event"):
+        with self.tracker._run.errors.guard("event"):
             algorithm = algorithms.PPO_LEGACY if _LEGACY_PPO in values else ""
             self._run.begin(of_config(values.get(_LEGACY_PPO, values), algorithm=algorithm))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from rlexporter.recording.source import UnreadableError
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
-    from rlexporter.run.run import Run
+    from rlexporter.outputs import Served
 
 STATE_FILE = "_rlexporter_state.json"
 """Name of the file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
@@ -34,8 +34,10 @@ _MOST_BYTES = 64_000_000
 """A larger file is no state: one of a run with 10,000 keys has a few megabytes."""
 
 
-def keeper(setting: str, run: Run) -> Ticker:
-    """Return a ticker that keeps the file; ``setting``: `on` or a path. Raises SetupError if it cannot be written.
+def keeper(setting: str, seconds: float, run: Served, failed: Callable[[Exception], None]) -> Ticker:
+    """Return a ticker that keeps the file, at most ``seconds`` old. Raises SetupError if it cannot be written.
+
+    ``setting``: `on` or a path; ``failed``: takes the errors of later writes.
 
     The file of a killed process that is there is kept under another name. While the run lasts the file is written even
     if nothing has changed: its time says when the process was last alive.
@@ -61,10 +63,10 @@ def keeper(setting: str, run: Run) -> Ticker:
             f"cannot keep the state in {_path(setting, run)}: {error.strerror} (argument state_file, "
             "RLEXPORTER_STATE_FILE)"
         ) from None
-    return Ticker("state", run.settings.state_interval, write, partial(run.errors.add, "state"), last=write)
+    return Ticker("state", seconds, write, failed, last=write)
 
 
-def _path(setting: str, run: Run) -> Path | None:
+def _path(setting: str, run: Served) -> Path | None:
     """Return the path of the file; None while a run that has not begun may still name its folder of checkpoints."""
     if setting != ON:
         return of_rank(setting, run.rank)

@@ -40,7 +40,7 @@ def main(folder: Path, bad: int) -> None:
         loop.run(1)
         asked.append(exporter.should_stop)
     exporter.end()
-    had = {"asked": asked, "state": exporter.run.state.value, "errors": errors(exporter)}
+    had = {"asked": asked, "state": exporter._run.state.value, "errors": errors(exporter)}
     exporter.close()
     (folder / f"had-{RANK}.json").write_text(json.dumps(had))
 

@@ -207,7 +207,7 @@ def test_unsloth(tmp_path: Path, unsloth: type) -> None:
     assert not issubclass(unsloth, trl.GRPOTrainer)
     exporter = _trained(tiny.grpo(tmp_path, beta=0.0), unsloth)
 
-    facts = exporter.run._facts
+    facts = exporter._run._facts
     assert (facts.framework, facts.algorithm, facts.info["trainer"]) == ("unsloth", "grpo", "UnslothGRPOTrainer")
     assert lost(exporter) == {"logprob", "entropy", "ratio", "kl", "value", "loss_mask", "reference"}
     why = reasons(exporter)
@@ -222,7 +222,7 @@ def test_ms_swift(tmp_path: Path) -> None:
     """Rewards, advantages, lengths, log-probabilities and KL are seen in its own batches."""
     exporter = _trained(tiny.grpo(tmp_path, beta=0.04), _SWIFT)
 
-    facts = exporter.run._facts
+    facts = exporter._run._facts
     assert (facts.framework, facts.algorithm) == ("ms-swift", "grpo")
     assert lost(exporter) == {"entropy", "ratio", "prompt_length", "value", "copies", "loss_mask"}
     assert errors(exporter) == 0
@@ -244,7 +244,7 @@ def test_a_nan_reward_and_the_estimators_of_ms_swift(tmp_path: Path) -> None:
     trainer = tiny.grpo(tmp_path, rewards=[broken], max_steps=1)
     trainer.args.advantage_estimator, trainer.args.kl_in_reward = "reinforce_plus_plus", True
     exporter = _trained(trainer, _SWIFT)
-    facts = exporter.run._facts
+    facts = exporter._run._facts
 
     assert labelled(exporter, "rl_condition_events_total")["nonfinite_reward"]
     assert (facts.algorithm, facts.family) == ("reinforce_plus_plus", "rloo")

@@ -228,7 +228,7 @@ def test_nan_in_one_gradient(train: Train) -> None:
     assert watch.after[1] == {}
     assert watch.after[2] == {"rl_grad_norm": 1}
     assert 3 not in watch.after
-    bad = {s.labels[:2]: v for s, v in exporter.run.current().samples.items() if "nonfinite" in s.metric.series and v}
+    bad = {s.labels[:2]: v for s, v in exporter.snapshot.samples.items() if "nonfinite" in s.metric.series and v}
     assert bad[("rl_grad_norm", "nan")] == 1
 
 

@@ -43,7 +43,7 @@ def test_nothing_is_left_of_trainings_that_are_over(tmp_path: Path, monkeypatch:
     after, runs = [], list[weakref.ref[Run]]()
     for i in range(6):
         exporter = _trained(tmp_path / str(i))
-        runs.append(weakref.ref(exporter.run))
+        runs.append(weakref.ref(exporter._run))
         ours = sorted(each.name for each in threading.enumerate() if each.name.startswith("rlexporter"))
         after.append((ours, len(os.listdir("/proc/self/fd"))))
     gc.collect()
@@ -62,7 +62,7 @@ def test_a_training_that_goes_on_records_on(tmp_path: Path, monkeypatch: pytest.
     first = rlexporter.attach(trainer)
     trainer.train()
     second = _trained(tmp_path / "second")
-    assert first.run.sink.recorder is None
+    assert first._run.feed.recorder is None
     trainer.args.max_steps = 4
     trainer.train()
     first.close()

@@ -102,18 +102,18 @@ def test_texts_come_with_log_stats() -> None:
     trainer = make()
     exporter = rlexporter.attach(trainer, completions=2)
     loop = Loop(trainer).run(2)
-    found = exporter.run.completions.as_json()
+    found = exporter._run.completions.as_json()
     assert found["step"] == 2
     scores = sorted(((score.item(), str(i)) for i, score in enumerate(loop.scores)), reverse=True)
     assert [(each["reward"], each["completion"]) for each in found["best"]] == scores[:2]
     assert [each["completion"] for each in found["last"]] == [str(BATCH - 1), str(BATCH - 2)]
     assert found["last"][0]["prompt"] == tiny.prompts(BATCH)[-1]
     trainer.log_stats(loop.stats[-1], {}, loop.scores)
-    assert exporter.run.completions.as_json() == found
+    assert exporter._run.completions.as_json() == found
     assert errors(exporter) == 0
 
     exporter, _ = run(make(), 1)
-    assert exporter.run.completions.as_json()["last"] == []
+    assert exporter._run.completions.as_json()["last"] == []
 
 
 def test_without_log_stats_the_rest_is_there() -> None:

@@ -91,7 +91,7 @@ def test_a_step_that_raises_is_the_users() -> None:
     assert exporter.snapshot.value("rl_steps_total") == 1
     loop.run(1)
     assert exporter.snapshot.value("rl_steps_total") == 2
-    exporter.run.exit(None)
+    exporter._run.exit(None)
     assert state(exporter) == "finished"
 
 
@@ -172,7 +172,7 @@ def test_a_tracker_of_any_other_loop() -> None:
 
     assert exporter.snapshot.value("rl_step") == 20
     assert nonfinite(exporter) == {"rl_loss": 1}
-    exporter.run.exit(None)
+    exporter._run.exit(None)
     assert state(exporter) == "finished"
 
 

@@ -270,7 +270,7 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, kind: type[Any], m
         _drive(exporter, kind)
 
     _check(exporter, kind)
-    (tally,) = exporter.run.feed._tally.devices.values()
+    (tally,) = exporter._run.feed._tally.devices.values()
     counted = {series.metric.series for series in tally._slot_of}
     names = f"{_OF_EACH} {_ALSO[kind]}"
     assert counted == {f"rl_{name}" for name in names.split()}
@@ -284,7 +284,7 @@ def test_no_tap_waits_for_a_real_gpu(exporter: Exporter, kind: type[Any]) -> Non
     with watched_by_cuda():
         _drive(exporter, kind)
     torch.cuda.synchronize()
-    exporter.run.current()
+    exporter._run.current()
 
     _check(exporter, kind)
     assert exporter.snapshot.value("rl_weight_norm") is not None

@@ -105,7 +105,7 @@ def test_a_run_that_was_killed(tmp_path: Path) -> None:
     with Exporter(run="cut", algorithm="grpo", port=0, linger=0, record=str(record), state_file=str(state)) as exporter:
         for step in (1, 2):
             exporter.log({"reward": 0.5 * step}, step=step)
-        exporter.run.stop_recording()
+        exporter._run.stop_recording()
         saved = tmp_path / "saved.json"
         saved.write_text(state.read_text())
     for file in (record, saved):

@@ -148,7 +148,7 @@ def _runs() -> Iterator[list[dict[str, Any]]]:
             stack.callback(exporter.close)
             exporter.start()
             exporter.run.prepare(RunFacts(algorithm="grpo", step=0, info={"model": _MODELS.get(each.run, "")}))
-            exporter.run.enter(RunState.RUNNING)
+            exporter._run.enter(RunState.RUNNING)
             found.append({"targets": [f"127.0.0.1:{exporter.port}"], "labels": each.labels})
         yield found
 

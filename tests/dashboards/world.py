@@ -124,7 +124,7 @@ def _algorithm(name: str) -> str:
 def _replay(exporter: Exporter, path: Path, *, tensors: bool = True) -> Tick:
     found = recording.read(path)
     exporter.run.prepare(found.facts)
-    exporter.run.enter(RunState.RUNNING)
+    exporter._run.enter(RunState.RUNNING)
     share = -(-len(found.events) // TICKS)
 
     def tick(number: int) -> None:
@@ -132,19 +132,19 @@ def _replay(exporter: Exporter, path: Path, *, tensors: bool = True) -> Tick:
             if event.update is not None and not tensors:
                 event = replace(event, update=replace(event.update, seen={}, values={}))
             if event.state is None:
-                feed(exporter.run.feed, replace(event, time=time.time()))
+                feed(exporter._run.feed, replace(event, time=time.time()))
             elif event.state.over:
-                exporter.run.enter(event.state, event.exception)
+                exporter._run.enter(event.state, event.exception)
 
     return tick
 
 
 def _healthy(exporter: Exporter, number: int) -> None:
     if number == 0:
-        exporter.run.enter(RunState.RUNNING)
+        exporter._run.enter(RunState.RUNNING)
     for step in (2 * number + 1, 2 * number + 2):
         exporter.run.sink.log(LINES["grpo"](step), step=step, update=StepUpdate(step=step, duration=0.4))
-        exporter.run.feed.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))
+        exporter._run.feed.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))
 
 
 def _keyed(exporter: Exporter, algorithm: str, number: int) -> None:
@@ -156,7 +156,7 @@ def _keyed(exporter: Exporter, algorithm: str, number: int) -> None:
         exporter.run.sink.undefined("rl_reward_function_dist", 1)
         phases = {"rollout": 0.2, "reward": 0.1, "update": 0.1, "save": 0.01, "eval": 0.01}
         exporter.run.sink.log(_line(algorithm, step), step=step, update=StepUpdate(step=step, duration=0.4))
-        exporter.run.feed.absorb(StepUpdate(step=step, phases=phases))
+        exporter._run.feed.absorb(StepUpdate(step=step, phases=phases))
         exporter.log(dict.fromkeys(_EVALUATED, 1.0), step=step)
         if algorithm == KEYED[ALL]:
             _everything(exporter, step)
@@ -188,13 +188,13 @@ def _everything(exporter: Exporter, step: int) -> None:
     corrected = sorted(metric.series for metric in CATALOG if metric.corrected)
     tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in corrected]
     seen = {series: host.count([1.0], ()) for series in tapped}
-    exporter.run.feed.absorb(StepUpdate(step=step, seen=seen))
+    exporter._run.feed.absorb(StepUpdate(step=step, seen=seen))
     exporter.log({"a key of my own": 1.0}, step=step)
     exporter.run.sink.signal("kl", "beta is 0")
     exporter.run.sink.signal("entropy", "AttributeError: no logits", error=True)
-    exporter.run.feed.under_way("rollout")
+    exporter._run.feed.under_way("rollout")
     exporter.run.sink.saved(step)
-    exporter.run.errors.add("state", OSError("no space is left"))
+    exporter._run.errors.add("state", OSError("no space is left"))
 
 
 def _break(exporter: Exporter, number: int) -> None:
@@ -232,7 +232,7 @@ def _second_rank(exporter: Exporter, number: int) -> None:
     for step in (2 * number + 1, 2 * number + 2):
         exporter.run.sink.observe("rl_loss_dist", [nan if number == 3 else 0.5])
         exporter.run.sink.advance(StepUpdate(step=step, duration=0.6))
-        exporter.run.feed.absorb(StepUpdate(step=step, seen=_seen(step), phases={"rollout": 0.5, "update": 0.1}))
+        exporter._run.feed.absorb(StepUpdate(step=step, seen=_seen(step), phases={"rollout": 0.5, "update": 0.1}))
 
 
 def _seen(step: int) -> dict[Any, Any]:

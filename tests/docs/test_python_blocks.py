@@ -145,7 +145,7 @@ def _braked(exporters: list[Exporter], names: dict[str, Any]) -> None:
     (exporter,) = exporters
     if exporter.state.value == "starting":
         names["trainer"].train()
-    assert exporter.run.settings.on_critical in (("stop",), names.get("act"))
+    assert exporter._run.settings.on_critical in (("stop",), names.get("act"))
     assert (exporter.state.value, exporter.should_stop) == ("finished", False)
     exporter.close()
 

@@ -107,7 +107,7 @@ def clock_jumps(around: Around) -> None:
     around.patch.setattr(time, "time", lambda: real() + ahead[0])
 
     def jump(exporter: Exporter) -> None:
-        exporter.run.feed._clock = time.time  # which it took before it was replaced
+        exporter._run.feed._clock = time.time  # which it took before it was replaced
         ahead[0] = {2.0: 86400.0, 4.0: -86400.0}.get(exporter.snapshot.value("rl_step") or 0, ahead[0])
 
     def sane(exporter: Exporter) -> None:

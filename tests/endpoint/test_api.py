@@ -202,7 +202,7 @@ def test_pages_share_what_is_made(exporter: Exporter, clock: list[float], made: 
     """Four times a second at most while something changes, once a second else."""
     for step in range(1, 401):  # 4 seconds of steps of 10 ms, each of which 3 pages ask for
         clock[0] += 0.01
-        exporter.run.feed.record({"reward": 1.0}, step)
+        exporter._run.feed.record({"reward": 1.0}, step)
         for _ in range(3 if step % 20 == 0 else 0):
             _get(exporter, "/api/status")
     assert len(made) <= 4 * 4 + 1

@@ -70,7 +70,7 @@ def test_observed_values_come_with_the_next_log_line(exporter: Exporter) -> None
     assert _count(exporter, "rl_policy_ratio_dist") == 0
 
     exporter.log({"loss": 0.5}, step=1)
-    exporter.run.current()
+    exporter._run.current()
     assert _count(exporter, "rl_policy_ratio_dist") == 2
 
     exporter.observe("policy_ratio", torch.tensor([math.nan]))
@@ -94,7 +94,7 @@ def test_a_line_with_values_on_a_gpu_does_not_read_them(grpo: Exporter, monkeypa
         grpo.log({"eval_loss": torch.tensor(0.5), "eval_runtime": 1.0}, step=3)
         assert grpo.snapshot.value("rl_reward_mean") == 2.0
     grpo.log({"num_tokens": torch.tensor(150.0), "kl": torch.tensor(0.5)}, step=4)
-    value = grpo.run.current().value
+    value = grpo.snapshot.value
 
     assert value("rlexporter_errors_total", where="log") is None
     assert value("rl_kl_per_token") == 0.5
@@ -113,7 +113,7 @@ def test_a_step_is_served_whole_once_it_has_come(exporter: Exporter) -> None:
     exporter.run.sink.advance(StepUpdate(step=1))
     assert _count(exporter, "rl_completion_length_dist") == 2
 
-    exporter.run.current()
+    exporter._run.current()
     assert _count(exporter, "rl_policy_ratio_dist") == 5
 
 
@@ -121,10 +121,10 @@ def test_what_was_flushed_before_a_failure_is_served_after_it(grpo: Exporter) ->
     """Even where nothing can be sent any more."""
     grpo.run.sink.observe("rl_weight_norm", torch.tensor([math.nan]))
     grpo.run.sink.flush()
-    found = grpo.run.feed._tally.devices["cpu"]
+    found = grpo._run.feed._tally.devices["cpu"]
     found.flush = found.add = None  # type: ignore[method-assign,assignment]
     grpo.end(RuntimeError("device-side assert"))
-    snapshot = grpo.run.current()
+    snapshot = grpo.snapshot
 
     assert snapshot.value("rl_run_state", state="failed") == 1
     assert snapshot.value("rl_nonfinite_values_total", metric="rl_weight_norm", kind="nan") == 1
@@ -145,7 +145,7 @@ def test_reward_functions_on_a_gpu_have_a_spread(grpo: Exporter) -> None:
     for step in range(1, 61):
         _grpo_step(grpo, step)
     grpo.run.sink.flush()
-    snapshot = grpo.run.current()
+    snapshot = grpo.snapshot
     found = snapshot.buckets[Series(NAMED["rl_reward_function_dist"], ("accuracy",))]
 
     assert snapshot.value("rl_condition_judged", condition="reward_function_dead") == 1
@@ -156,7 +156,7 @@ def test_reward_functions_on_a_gpu_have_a_spread(grpo: Exporter) -> None:
 def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is judged with what was counted in it, though it comes in two parts, or after the step."""
     judged: list[dict[Series, Histogram]] = []
-    watch = grpo.run.feed._watch
+    watch = grpo._run.feed._watch
     assert watch
     judge = watch._judge.step
 
@@ -170,7 +170,7 @@ def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch
         grpo.run.sink.advance(StepUpdate(step=step))
         grpo.run.sink.flush()
         if step == 2:
-            grpo.run.current()
+            grpo._run.current()
             grpo.run.sink.observe("rl_reward_dist", torch.tensor([1.5, 7.0]))
             grpo.run.sink.flush()
     grpo.run.sink.advance(StepUpdate(step=4))
@@ -181,7 +181,7 @@ def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch
 
 
 def _began(exporter: Exporter) -> dict[tuple[str, str], int]:
-    watch = exporter.run.feed._watch
+    watch = exporter._run.feed._watch
     assert watch
     return {key: step for key, (step, _) in watch.first.items()}
 
@@ -198,17 +198,17 @@ def test_a_step_is_judged_with_what_a_gpu_has_counted_in_it(exporter: Exporter, 
 
     What was recorded is judged likewise.
     """
-    object.__setattr__(exporter.run.settings, "record", str(tmp_path / "run.jsonl"))
-    exporter.run.record()
+    object.__setattr__(exporter._run.settings, "record", str(tmp_path / "run.jsonl"))
+    exporter._run.record()
     exporter.run.begin(RunFacts(algorithm="ppo", step=0))
     for step in range(1, 9):
         _ppo_step(exporter, step, 3.5 if step == 1 else 8.0)
         assert exporter.snapshot.value("rl_kl_per_sequence") == (70.0 if step == 1 else 160.0)
         if scraped:
-            exporter.run.current()
+            exporter._run.current()
             assert exporter.snapshot.value("rl_threshold", condition="kl_high", severity="critical") == 4.0
     exporter.end()
-    exporter.run.stop_recording()
+    exporter._run.stop_recording()
     expected = {
         ("kl_at_start", "info"): 1,
         ("kl_at_start", "critical"): 1,
@@ -231,9 +231,9 @@ def test_all_that_is_of_a_step_waits_for_its_counts(grpo: Exporter, monkeypatch:
         sink.log({"entropy": math.nan}, step=1)
         sink.log({"eval_loss": 0.5, "eval_runtime": 1.0}, step=1)
         grpo.observe("reward", [math.nan])
-        grpo.run.current()
+        grpo._run.current()
         assert _began(grpo) == {}
-    grpo.run.current()
+    grpo._run.current()
     assert _began(grpo) == {("nonfinite", "critical"): 1}
     sink.log({"loss": 0.5}, step=2)
     assert _began(grpo)["nonfinite_reward", "critical"] == 2
@@ -250,10 +250,10 @@ def test_what_the_next_step_has_flushed_is_not_judged_as_of_the_step_before(
         sink.log({"loss": 0.5}, step=1, update=StepUpdate(step=1))
         sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
         sink.flush()
-    grpo.run.current()
+    grpo._run.current()
     assert _began(grpo) == {}
     sink.log({"loss": 0.5}, step=2, update=StepUpdate(step=2))
-    grpo.run.current()
+    grpo._run.current()
     assert _began(grpo) == {("nonfinite", "critical"): 2}
 
 
@@ -264,19 +264,19 @@ def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
     sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
     sink.log({"reward": math.nan}, step=5, update=StepUpdate(step=5))
     sink.saved(5)
-    buffer = sink._tally.devices["cpu"]._buffers[1]
+    buffer = grpo._run.feed._tally.devices["cpu"]._buffers[1]
     buffer[0] = -1.0  # the copy is under way
-    grpo.run.current()
+    grpo._run.current()
     assert _began(grpo) == {}
     if end:
-        grpo.run.preempt()
+        grpo._run.preempt()
         assert _began(grpo) == {("nonfinite_reward", "critical"): 5}
         return
     sink.advance(StepUpdate(step=6))
     assert _began(grpo) == {("nonfinite_reward", "critical"): 5}
     buffer[0] = 1.0
     sink.advance(StepUpdate(step=7))
-    grpo.run.current()
+    grpo._run.current()
     assert _began(grpo)["nonfinite", "critical"] == 6
     assert grpo.snapshot.value("rl_last_good_checkpoint_step") is None
 
@@ -297,7 +297,7 @@ def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
         exporter.run.sink.advance(StepUpdate(step=step))
         exporter.run.sink.flush()
         exporter.run.sink.flush()
-        assert exporter.run.current().value("rl_skipped_updates_total") == total
+        assert exporter.snapshot.value("rl_skipped_updates_total") == total
 
 
 def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,33 +305,33 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
     exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
     exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(5.0))
     exporter.run.sink.advance(StepUpdate(step=1))
-    absorb = exporter.run.feed.absorb
+    absorb = exporter._run.feed.absorb
 
     def held_up(part: StepUpdate, **said: Any) -> None:
-        monkeypatch.setattr(exporter.run.feed, "absorb", absorb)
+        monkeypatch.setattr(exporter._run.feed, "absorb", absorb)
         exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(6.0))
         exporter.run.sink.advance(StepUpdate(step=2))
-        training = Thread(target=exporter.run.current)
+        training = Thread(target=exporter._run.current)
         training.start()
         training.join(timeout=10)
         absorb(part, **said)
 
-    monkeypatch.setattr(exporter.run.feed, "absorb", held_up)
-    exporter.run.current()
+    monkeypatch.setattr(exporter._run.feed, "absorb", held_up)
+    exporter._run.current()
 
-    assert exporter.run.current().value("rl_skipped_updates_total") == 6.0
+    assert exporter.snapshot.value("rl_skipped_updates_total") == 6.0
 
 
 def test_known_keys_on_a_gpu_are_read_without_a_change(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys or known ones: a line is one change, and the part that has come with it another."""
     grpo.log({"loss": 0.5}, step=1)
-    changes, made = [0], grpo.run.feed._changes
+    changes, made = [0], grpo._run.feed._changes
 
     def counted() -> Iterator[SnapshotBuilder]:
         changes[-1] += 1
         return made()
 
-    monkeypatch.setattr(grpo.run.feed, "_changes", counted)
+    monkeypatch.setattr(grpo._run.feed, "_changes", counted)
     for step in (2, 3, 4):
         grpo.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
         changes.append(0)
@@ -431,16 +431,16 @@ def test_no_lock_is_left_held_by_ctrl_c(exporter: Exporter) -> None:
     def act() -> None:
         exporter.observe("policy_ratio", torch.tensor([0.5]))
         exporter.log({"kl": torch.tensor(0.5), "reward": 1.0})
-        exporter.run.current()
+        exporter._run.current()
 
     act()
     at = 0
     while _interrupted(act, at := at + 1):
-        lock = exporter.run.feed._lock
+        lock = exporter._run.feed._lock
         with ThreadPoolExecutor(1) as other:
             assert other.submit(lock.acquire, timeout=60).result(), at
             other.submit(lock.release)
-        assert (exporter.run.feed._folds, exporter.run.feed._logs) == (False, False), at
+        assert (exporter._run.feed._folds, exporter._run.feed._logs) == (False, False), at
     assert at > 100
     before = _count(exporter, "rl_policy_ratio_dist")
     act()

@@ -80,7 +80,7 @@ def test_both_parts_of_a_step(run: tuple[str, Any, Sources]) -> None:
     module.log(ARGS, {"train/loss": 0.25, "train/grad_norm": 2.5, "train/step": 1}, step_key="train/step")
     assert sources.run is not None
     exporter = sources.run.exporter
-    facts = exporter.run._facts
+    facts = exporter._run._facts
     assert (facts.framework, facts.algorithm, facts.family) == (name, "gspo", "grpo")
     assert (facts.info["model"], facts.steps_planned, facts.groups) == ("Qwen3-4B", 200, 16)
     assert (facts.hyperparameters["beta"], facts.hyperparameters["epsilon_high"]) == (0.01, 0.28)

@@ -65,7 +65,7 @@ def test_the_last_part_is_not_lost(run: LoggedRun, how: str) -> None:
     """However the run ends."""
     run.log({"loss": 1.5}, 1)
     run.log({"loss": 2.5}, 2, whole=False)
-    {"end": run.end, "exit": lambda: run.exporter.run.exit(None), "preempt": run.exporter.run.preempt}[how]()
+    {"end": run.end, "exit": lambda: run.exporter._run.exit(None), "preempt": run.exporter._run.preempt}[how]()
     assert run.exporter.snapshot.value("rl_loss") == 2.5
     assert run.exporter.state is (RunState.PREEMPTED if how == "preempt" else RunState.FINISHED)
 

@@ -422,7 +422,7 @@ def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, capsys: pytest.Capt
         eventually(lambda: failures(exporter) >= 1)
         for path in ("/metrics", "/api/status", "/"):
             assert SECRET not in ask(exporter, "GET", path).body.decode()
-        assert SECRET not in repr(exporter.run.settings)
+        assert SECRET not in repr(exporter._run.settings)
     with pytest.raises(SetupError, match="address 2 is none that apprise can use") as refused:
         Exporter(port=0, notify=["json://localhost", f"nothing://{SECRET}"]).start()
     assert SECRET not in str(refused.value)

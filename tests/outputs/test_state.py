@@ -54,7 +54,7 @@ def test_what_was_served_is_served_again(tmp_path: Path, killed: bool) -> None:
     exporter = _run(path)
     if not killed:
         exporter.end()
-    expected, left = _served(fetch(f"{exporter.url}/metrics")[1]), state_file.text(exporter.run.current())
+    expected, left = _served(fetch(f"{exporter.url}/metrics")[1]), state_file.text(exporter.snapshot)
     exporter.close()
     if killed:
         path.write_text(left)

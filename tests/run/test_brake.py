@@ -65,7 +65,7 @@ def test_each_incident_is_asked_about_once_and_each_training_begins_anew() -> No
     )
     assert asked == [Orders(save=True, stop=True, why=f"{why}some along the way."), Orders(), Orders()]
     exporter.run.brake.obeyed(asked[0])
-    exporter.run.brake.begin()
+    exporter._run.brake.begin()
     assert not exporter.should_stop
 
 

@@ -25,7 +25,7 @@ def second() -> Iterator[Exporter]:
 
 
 def _names(exporter: Exporter) -> set[str]:
-    now = exporter.run.current()
+    now = exporter.snapshot
     return {series.metric.series for series in (*now.samples, *now.buckets)}
 
 
@@ -35,7 +35,7 @@ def test_what_is_logged_is_served_by_rank_0_only(second: Exporter) -> None:
 
     assert not {"rl_reward_mean", "rl_kl_per_token", "rl_logged_value", "rl_loss", "rl_run_info"} & _names(second)
     assert second.snapshot.value("rl_step") == 3
-    bad = [s for s, v in second.run.current().samples.items() if s.metric.series == "rl_nonfinite_values_total" and v]
+    bad = [s for s, v in second.snapshot.samples.items() if s.metric.series == "rl_nonfinite_values_total" and v]
     assert bad == []
 
 
@@ -55,7 +55,7 @@ def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
     second.run.sink.observe("rl_loss_dist", [math.inf])
     second.run.sink.advance(StepUpdate(step=1, duration=2.0))
 
-    now = second.run.current()
+    now = second.snapshot
     assert now.labels == {"run": "r", "rank": "1"}
     assert now.value("rl_nonfinite_values_total", metric="rl_reward_dist", kind="nan") == 1
     assert now.value("rl_nonfinite_values_total", metric="rl_loss", kind="+inf") == 1
@@ -78,7 +78,7 @@ def test_timings_are_few() -> None:
         exporter.run.sink.observe("rl_reward_dist", [math.nan, 1.0])
     exporter.end(ValueError())
     exporter.run.sink.advance(StepUpdate(step=1, duration=2.0))
-    text = prometheus.encode(exporter.run.current(), "")[0].decode()
+    text = prometheus.encode(exporter.snapshot, "")[0].decode()
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     exporter.close()
 
@@ -121,5 +121,5 @@ def test_how_many_ranks_are_covered(second: Exporter) -> None:
     """Rank 0 says how many there are, each endpoint that it is one."""
     first = Exporter(run="r", world_size=2)
 
-    assert (first.run.current().value("rl_world_size"), first.run.current().value("rl_ranks_covered")) == (2, 1)
-    assert (second.run.current().value("rl_world_size"), second.run.current().value("rl_ranks_covered")) == (None, 1)
+    assert (first.snapshot.value("rl_world_size"), first.snapshot.value("rl_ranks_covered")) == (2, 1)
+    assert (second.snapshot.value("rl_world_size"), second.snapshot.value("rl_ranks_covered")) == (None, 1)

@@ -124,9 +124,9 @@ def test_a_run_that_only_follows_a_log(tmp_path: Path, capsys: pytest.CaptureFix
     """As `tail` and `replay` do: the folder is that of somebody else's training."""
     exporter = Exporter(run="r", port=0).start()
     exporter.run.prepare(RunFacts(output_dir=str(tmp_path)))
-    exporter.run.enter(RunState.RUNNING)
+    exporter._run.enter(RunState.RUNNING)
     exporter.log({"reward": 1.0}, step=1)
-    exporter.run.enter(RunState.FINISHED)
+    exporter._run.enter(RunState.FINISHED)
     exporter.end()
     exporter.close()
 

@@ -82,7 +82,7 @@ def main() -> None:
     had |= {"steps": trainer.state.global_step, "stops": exporter.should_stop if exporter else None}
     if exporter is not None:
         had |= {"errors": errors(exporter), "nonfinite": nonfinite(exporter)}
-    if exporter is not None and exporter.run.serves:
+    if exporter is not None and exporter._run.serves:
         served = {name: (bounds, counts) for name, bounds, counts in buckets(fetch(f"{exporter.url}/metrics")[1])}
         had |= {"served": {name: counts for name, (_, counts) in served.items()}}
         had |= {"counted": {name: kept.histogram(name, served[name][0]) for name in kept.values if name in served}}
