@@ -50,8 +50,8 @@ class Exporter:
     As a context manager it starts, and at the end of the block notes how the run ended; the final state then stays
     up until it was scraped, at most ``linger`` seconds. docs/settings.md describes the settings.
 
-    `log`, `observe` and `end` belong to the thread that trains. Once a step was logged they never raise: errors of our
-    own are counted in ``rlexporter_errors_total`` and logged once a kind.
+    `log`, `observe` and `end` belong to the thread that trains. They never raise, but for a mistyped name before the
+    first step: errors of our own are counted in ``rlexporter_errors_total`` and logged once a kind.
 
     Raises:
         SetupError: a setting is unknown or unusable.
@@ -124,11 +124,10 @@ class Exporter:
 
         ``values``: a tensor or array of any shape; ``mask``: which of them count, of a shape that broadcasts to it;
         ``labels``: those of the histogram, if it has any. A tensor on a GPU is counted there, and served with the next
-        log line. docs/metrics.md lists the names.
+        log line. docs/metrics.md lists the names. A name that no histogram has is counted and logged as an error.
 
         Raises:
-            SetupError: before the first step of a loop of one's own, a name or label that no histogram has; the error
-                says which are close. Later it is counted and logged.
+            SetupError: no histogram has this name or these labels, and no step was logged yet (a loop of your own).
         """
         self._run.observe(name, values, mask, **labels)
 

@@ -294,13 +294,28 @@ def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatc
     assert exporter.snapshot.value("rlexporter_errors_total", where="log") is None
 
 
-def test_a_name_like_no_other_gets_all_names(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
-    """Those that docs/metrics.md lists."""
-    exporter.observe("qqq", [1.0])
-
+def test_a_name_that_is_mistyped_raises_before_the_first_step(exporter: Exporter) -> None:
+    """It is a slip of the loop's author. Once a step was logged it is counted, as all errors are."""
+    with pytest.raises(SetupError, match=r"no histogram is called 'policy_ratios'; close: policy_ratio"):
+        exporter.observe("policy_ratios", [1.0])
     names = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/metrics.md").read_text().split("## Names for")[1], re.MULTILINE)
-    assert len(names) == 25
-    assert f"no histogram is called 'qqq'; there are {', '.join(names)}" in caplog.text
+    with pytest.raises(SetupError, match=f"no histogram is called 'qqq'; there are {', '.join(names)}$"):
+        exporter.observe("qqq", [1.0])  # one like no other gets all names
+    with pytest.raises(SetupError, match=r"rl_reward_function_dist has the labels"):
+        exporter.observe("reward_function", [1.0])
+    exporter.observe("policy_ratio", "text")
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 1
+
+    exporter.log({"reward": 0.5}, step=1)
+    exporter.observe("policy_ratios", [1.0])
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 2
+
+
+def test_a_mistyped_name_never_raises_into_a_trainer(exporter: Exporter) -> None:
+    """A reward function that calls `observe` runs before the first step is over."""
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.observe("policy_ratios", [1.0])
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 1
 
 
 def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:

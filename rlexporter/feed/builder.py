@@ -205,7 +205,7 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
 
 def write_checkpoint(builder: SnapshotBuilder, good: GoodCheckpoints, folders: Folders) -> None:
     """Write the newest good checkpoint that exists; the series is absent while there is none."""
-    newest, builder.good_folder = folders.newest(good)
+    newest, builder.good_folder = folders.newest(good) if good.steps else (None, "")
     builder.earlier_folder = folders.earlier
     if newest is not None:
         builder.set("rl_last_good_checkpoint_step", newest)
