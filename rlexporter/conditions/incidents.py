@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, foretells, may_explain
-from rlexporter.conditions.nonfinite import place_of, spreads
 from rlexporter.conditions.ranking import ranked
+from rlexporter.conditions.signals import place_of, spreads
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Key, Standing, Transition

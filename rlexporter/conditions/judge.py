@@ -12,9 +12,9 @@ from operator import itemgetter
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
-from rlexporter.conditions.learning import ALLOWANCES
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.signal_state import Factor, Getter, Level, LimitState, SignalState, awake
+from rlexporter.conditions.signals import ALLOWANCES
 from rlexporter.conditions.view import Derive, Memory, View
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing, Transition

@@ -17,6 +17,8 @@ from rlexporter.model.snapshot import AnomalyCounts
 ROUNDING = 1e-6
 """The relative difference below which two numbers count as equal."""
 MAX_FUNCTIONS = 100
+ASIDE = frozenset(("eval", "save"))
+"""The phases that are not part of a step."""
 
 
 @dataclass(slots=True)
@@ -201,7 +203,7 @@ Derive = Callable[[View, Memory], "float | None"]
 
 
 class Declared:
-    """Collects the derived signals of one module, in their order there."""
+    """Collects the derived signals, in the order of evaluation."""
 
     def __init__(self) -> None:
         self.signals: list[Signal] = []

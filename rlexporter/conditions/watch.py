@@ -13,7 +13,7 @@ from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.incidents import Incidents, Mark
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.repeats import Repeats
-from rlexporter.conditions.view import LineNumbers, View
+from rlexporter.conditions.view import ASIDE, LineNumbers, View
 from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
@@ -31,8 +31,6 @@ FIRST = 3.0
 """The limit before the first step, in multiples of the minimum: models are loaded and compiled then."""
 UNMEASURED = 6.0
 """The limit for an evaluation or a checkpoint that was never measured, in multiples of the minimum."""
-ASIDE = frozenset(("eval", "save"))
-"""The phases that are not part of a step."""
 
 
 class Patience:

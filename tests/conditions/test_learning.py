@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
-from rlexporter.conditions.learning import ALLOWANCES
+from rlexporter.conditions.signals import ALLOWANCES
 from tests.conditions.planted import Line, Planted, wave
 
 FOUND = 75
