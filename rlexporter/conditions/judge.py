@@ -11,8 +11,7 @@ from math import inf, nan, nextafter
 from operator import itemgetter
 
 from rlexporter.catalog.causes import WAKE
-from rlexporter.conditions.evidence import Streak
-from rlexporter.conditions.past import Past
+from rlexporter.conditions.past import Past, Streak
 from rlexporter.conditions.signal_state import Factor, Getter, Level, LimitState, SignalState, awake
 from rlexporter.conditions.signals import ALLOWANCES
 from rlexporter.conditions.view import Derive, Memory, View

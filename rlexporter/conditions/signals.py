@@ -22,8 +22,7 @@ from rlexporter.catalog.conditions import (
     SETTLED,
 )
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE
-from rlexporter.conditions.evidence import UNIT, Varied
-from rlexporter.conditions.past import NOISE, START, WARM, Past, deviation, spread
+from rlexporter.conditions.past import NOISE, START, UNIT, WARM, Past, Varied, deviation, spread
 from rlexporter.conditions.view import ASIDE, MAX_FUNCTIONS, ROUNDING, Declared, Derive, Memory, View, value_range
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Transition

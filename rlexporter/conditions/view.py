@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Levels, Streak, Varied
-from rlexporter.conditions.past import Pace, Past
+from rlexporter.conditions.past import Blindness, CumulativeSum, Doubt, Envelope, Levels, Pace, Past, Streak, Varied
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series

@@ -13,9 +13,8 @@ import pytest
 
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
-from rlexporter.conditions.evidence import Doubt, Streak
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
-from rlexporter.conditions.past import Past
+from rlexporter.conditions.past import Doubt, Past, Streak
 from rlexporter.conditions.signal_state import getter
 from rlexporter.conditions.signals import declared, reward_functions_dead
 from rlexporter.conditions.view import Derive, Memory, View, ordered
