@@ -14,8 +14,8 @@ import pytest
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
+from rlexporter.conditions.judge import getter
 from rlexporter.conditions.past import Doubt, Past, Streak
-from rlexporter.conditions.signal_state import getter
 from rlexporter.conditions.signals import declared, reward_functions_dead
 from rlexporter.conditions.view import Derive, Memory, View, ordered
 from rlexporter.model.condition import Read, Signal, Source
