@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 
-from rlexporter.conditions.turns import Judged, Turn, Turns
 from rlexporter.conditions.view import ASIDE
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import Judged, Turn, Turns, Watch
 from rlexporter.model.checkpoint import Folders
 from rlexporter.model.metric import Framework, Kind, Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
