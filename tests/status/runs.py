@@ -9,8 +9,7 @@ from rlexporter import recording
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
-from rlexporter.conditions.incidents import word
-from rlexporter.conditions.ranking import ranked
+from rlexporter.conditions.incidents import ranked, word
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
