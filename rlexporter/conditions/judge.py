@@ -90,7 +90,8 @@ class Judge:
     def step(self, view: View) -> list[Transition]:
         """Judge one step, or one log line of it, and return what has changed."""
         memory, changed, asked = self._memory, list[Transition](), self._asked(view)
-        memory.fresh = fresh = set[str]()
+        fresh = memory.fresh
+        fresh.clear()
         memory.span, self._step = view.span, view.step
         self.values = values = self._zeros.copy() if self._calm else {}
         numbers, anew = view.numbers, memory.anew
@@ -101,7 +102,7 @@ class Judge:
                 if type(get) is str:
                     value = numbers.get(get)
                 else:
-                    memory.where, memory.subject, memory.window = "", None, 0
+                    memory.where, memory.about, memory.window = "", None, 0
                     value = get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
                     break
@@ -111,7 +112,7 @@ class Judge:
                 self._place(state, get, changed)
             past = state.past
             past.add(value)
-            fresh.add(state.name)
+            fresh[state.name] = value
             if memory.again:
                 memory.again = False
                 state.tell_again()
@@ -119,7 +120,7 @@ class Judge:
                 values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:
                     if type(get) is str:
-                        memory.where, memory.subject, memory.window = "", None, 0
+                        memory.where, memory.about, memory.window = "", None, 0
                     self._judge(state, value, changed)
         for state in self._states.values() if anew else ():  # those too that have no value in this step
             if state not in asked and self._ends(state):
@@ -267,11 +268,12 @@ class Judge:
         standing = Standing.HOLDS if limit.active else Standing.EASED if limit.eased else Standing.OVER
         memory = self._memory
         series = memory.where or state.series
-        since = limit.since if memory.subject is None else memory.subject_since or limit.since
+        subject, since = memory.subject
+        since = since or limit.since
         changed = began or ended or over or first
         return Transition(
             *(limit.condition, limit.limit, threshold, standing, began, value, series),
-            *(state.unit, memory.subject or "", since, changed, self._onset(state, limit, since) if began else None),
+            *(state.unit, subject, since, changed, self._onset(state, limit, since) if began else None),
         )
 
     def _onset(self, state: SignalState, limit: LimitState, since: int) -> int:

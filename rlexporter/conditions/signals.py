@@ -69,7 +69,7 @@ def _of_rewards(names: tuple[str, ...]) -> Derive:
             seen = [s.labels[0] for s, counted in view.seen.items() if s.metric.series == _DIST and counted.nonfinite]
             logged = view.functions.get("rl_reward_function_mean", {})
             returned = seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
-            memory.about(dict.fromkeys(returned, view.step))
+            memory.about = dict.fromkeys(returned, view.step)
         return count
 
     return count
@@ -86,7 +86,7 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
             if series.labels in memory.evaluated or len(memory.evaluated) < MAX_FUNCTIONS:
                 memory.evaluated[series.labels] = sum(number for _, number in bad.by_kind())
         (memory.where,) = names
-        memory.about({series.labels[-1]: view.step for series, bad in shown if bad})
+        memory.about = {series.labels[-1]: view.step for series, bad in shown if bad}
         return float(sum(memory.evaluated.values())) if shown else None
 
     return count
@@ -115,7 +115,7 @@ def _nonfinite(view: View, memory: Memory) -> float | None:
     memory.again = told is not None and now < told and (told == _OTHER or not view.advanced)
     memory.nonfinite_place = now if told is None else min(now, told)
     memory.where = first
-    memory.about({first: view.step})
+    memory.about = {first: view.step}
     return float(view.anomalies.nonfinite[first])
 
 
@@ -202,7 +202,7 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
             memory.given[name] = -1
         else:
             lost[name] = view.step
-    memory.about(lost)
+    memory.about = lost
     return float(len(lost)) if functions else None
 
 
@@ -230,7 +230,7 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
         else:
             memory.flat_for[name] = 0
             varied.add(mean, low, high)
-    memory.about(dead)
+    memory.about = dead
     return float(len(dead)) if given else None
 
 
@@ -335,7 +335,7 @@ def reward_flat(view: View, memory: Memory) -> float | None:
     flat = share >= _FLAT
     memory.window = 1  # as the step since which they are flat is known
     if flat:
-        memory.about({"": view.step - memory.flat.length * view.span})
+        memory.about = {"": view.step - memory.flat.length * view.span}
     improbable = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
     return 0.0 if memory.new("reward_gained") else improbable
 
@@ -423,7 +423,7 @@ def hacking(view: View, memory: Memory) -> float | None:
     jump = late - middle - max(0.0, middle - early)
     if jump <= 0.0 or jump <= 1.5 * deviation(reward.last(50, 20)) or found(memory):
         return 0.0
-    memory.about(dict.fromkeys(_risen(memory), 0))
+    memory.about = dict.fromkeys(_risen(memory), 0)
     return now / max(median(kl.last(30, 20)), 1e-9)
 
 
@@ -627,7 +627,7 @@ def step_time(view: View, memory: Memory) -> float | None:
     for name, part in parts.items():
         if name in pace.parts or len(pace.parts) < MAX_FUNCTIONS:
             pace.parts[name].add(part)
-    memory.about(pace.grown)
+    memory.about = pace.grown
     return seconds
 
 
@@ -635,10 +635,10 @@ def step_time(view: View, memory: Memory) -> float | None:
 def longest_pause(view: View, memory: Memory) -> float | None:
     """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
     if view.stalled is None:
-        memory.about(memory.pace.grown)
+        memory.about = memory.pace.grown
         return memory.new("step_time")
     seconds, phase = view.stalled
-    memory.about({phase: view.step})
+    memory.about = {phase: view.step}
     return max(seconds, memory.new("step_time") or 0.0)
 
 
@@ -709,7 +709,7 @@ def reward_functions_blind(view: View, memory: Memory) -> float | None:
         groups = memory.groups[name]
         if groups.add(share, view.step):
             blind[name] = groups.since
-    memory.about(blind)
+    memory.about = blind
     return float(len(blind)) if shares else None
 
 
@@ -742,7 +742,7 @@ def reward_zeros(view: View, memory: Memory) -> float | None:
         if now > _SELDOM:
             lost[name] = view.step
     if most is not None:
-        memory.about(lost)
+        memory.about = lost
     return most
 
 
@@ -790,7 +790,7 @@ def reward_weights_lost(view: View, memory: Memory) -> float | None:
         if weight == 0.0 and name in was
     }
     memory.where = "rl_reward_function_weight"
-    memory.about(memory.lost_weights)
+    memory.about = memory.lost_weights
     return float(len(memory.lost_weights))
 
 

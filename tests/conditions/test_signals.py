@@ -174,7 +174,7 @@ class TestSpreadWithoutExtremes:
         memory = Memory({"reward": Past()})
         results = []
         for i in range(60):
-            memory.fresh = {"reward_functions_dead"}
+            memory.fresh = {"reward_functions_dead": 0.0}
             view = self._view(None if i in (0, 59) else extremes)
             results.append(reward_functions_dead(view, memory))
 
