@@ -67,7 +67,7 @@ class Judge:
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
             self._states[signal.name] = SignalState(signal, algorithm, self._derive, origin)
-        self._awake: dict[tuple[object, bool], list[SignalState]] = {}
+        self._awake: dict[tuple[object, ...], list[SignalState]] = {}
         self._resting = [state for state in self._states.values() if state.rests]
         self._calm = False
         """True if all of them were 0 when they were last asked for, as they stay until there is an anomaly."""
@@ -134,7 +134,8 @@ class Judge:
         """Return the signals that may have a value in this step, in the order of evaluation."""
         quiet = view.advanced and not view.anomalies.nonfinite
         self._calm = quiet and (self._calm or all(map(_is_at_0, self._resting)))
-        shape = view.shape, self._calm
+        tensors = tuple([series.metric.series for series in view.seen]) if view.seen else ()
+        shape = tuple(view.numbers), tuple(view.functions), tensors, self._calm  # nearly every step has that of another
         asked = self._awake.get(shape)
         if asked is None:
             if len(self._awake) >= _MAX_SHAPES:
@@ -227,7 +228,11 @@ class Judge:
                 if why not in allowed:
                     allowed[why] = ALLOWANCES[why](self._memory)
                 beyond = value > threshold * allowed[why]
-            if before == threshold and limit.is_still(beyond):  # nearly every step
+            if beyond:  # one more changes nothing where all of the window are
+                still = limit.active and limit.beyond == limit.window.maxlen and not limit.learning
+            else:
+                still = not limit.beyond and not limit.eased
+            if still and before == threshold:  # nearly every step
                 if limit.below is beyond:
                     high = min(high, nextafter(threshold, -inf) if beyond else threshold)
                 else:
@@ -330,7 +335,7 @@ def _moves(past: Past, limit: float) -> bool:
     least = _GOOD_PART * min(past.newest, abs(limit - past.newest))
     if past.count < _FEW or past.high - past.low < least:
         return False
-    recent = past.last(_LAST)
+    recent = past.values[-_LAST:]
     return max(recent) - min(recent) >= least
 
 
@@ -482,12 +487,6 @@ class LimitState:
         self.active = self.eased = False
         self.level = None
         self.threshold = self.constant = None
-
-    def is_still(self, beyond: bool) -> bool:
-        """Return True if one more observation that is, or is not, ``beyond`` the limit changes nothing."""
-        if beyond:
-            return self.active and self.beyond == self.window.maxlen and not self.learning
-        return not self.beyond and not self.eased
 
     def observe(self, beyond: bool) -> bool:
         """Add one observation, and return True if the condition holds."""

@@ -36,7 +36,7 @@ class Past:
         self.newest = float("nan")
         self._first: list[float] = []
         self.count = 0
-        self._starts: dict[tuple[int, int], float] = {}
+        self._starts: dict[int, float] = {}
         self._medians: dict[tuple[int, int], float] = {}
         self._rough = 0, 0.0
         self.low = float("inf")
@@ -62,7 +62,12 @@ class Past:
 
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
-        return self._median_of_first(0, n)
+        known = self._starts.get(n)
+        if known is None:
+            known = median(self.first[:n])
+            if self.count >= n:
+                self._starts[n] = known
+        return known
 
     def median(self, n: int, lag: int = 0) -> float:
         """Return the median of `last`, of which there must be one; it is computed once for signals that share it."""
@@ -71,30 +76,20 @@ class Past:
         if known is None:
             if len(self._medians) >= KEPT:
                 self._medians.clear()
-            known = self._medians[key] = median(self.last(n, lag))
-        return known
-
-    def _median_of_first(self, begin: int, end: int) -> float:
-        known = self._starts.get((begin, end))
-        if known is None:
-            known = median(self.first[begin:end])
-            if self.count >= end:
-                self._starts[begin, end] = known
+            known = self._medians[key] = median(self.last(n, lag) if lag else self.values[-n:])
         return known
 
     def roughness(self) -> float:
         """Return the mean difference of neighbors among the last 60 observations, of which there must be two."""
         count, known = self._rough
         if count != self.count:
-            recent = self.last(60)
+            recent = self.values[-60:]
             known = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
             self._rough = self.count, known
         return known
 
-    def last(self, n: int, lag: int = 0) -> list[float]:
-        """Return the last ``n`` observations, of 1 or more, before the newest ``lag``; fewer if there are fewer."""
-        if not lag:
-            return self.values[-n:]
+    def last(self, n: int, lag: int) -> list[float]:
+        """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
         end = len(self.values) - lag
         return self.values[max(0, end - n) : end] if end > 0 else []
 
@@ -155,7 +150,7 @@ def _start(past: Past) -> float | None:
 
 def _p90(past: Past) -> float | None:
     # Half of the gradients of a healthy run can be 0, where groups have no spread of reward: they say nothing of scale.
-    own = [value for value in past.last(50, 5) if value]
+    own = [*filter(None, past.last(50, 5))]
     return p90(own) if len(own) >= WARM else None
 
 
@@ -385,7 +380,7 @@ class Levels:
             self._path += abs(reward.newest - reward.values[-2])
         if reward.count < size:
             return None
-        level = median(reward.last(size))
+        level = median(reward.values[-size:])
         if self.first is None:
             self.first = level
         self.best, self.lowest = max(self.best, level), min(self.lowest, level)

@@ -79,8 +79,6 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
     """Count those of the last evaluation of each data set. A step without an evaluation shows nothing."""
 
     def count(view: View, memory: Memory) -> float | None:
-        if not view.seen:
-            return None
         shown = [(series, counted.nonfinite) for series, counted in view.seen.items() if series.metric.series in names]
         for series, bad in shown:  # a data set that is evaluated says nothing of another one
             if series.labels in memory.evaluated or len(memory.evaluated) < MAX_FUNCTIONS:
@@ -94,7 +92,8 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
 
 declared.signal("nonfinite_reward", unit="values", rests=True)(_of_rewards(NONFINITE["nonfinite_reward"]))
 declared.signal("nonfinite_value_loss", unit="values", rests=True)(_of(NONFINITE["nonfinite_value_loss"]))
-declared.signal("nonfinite_eval_reward", unit="values")(_of_evaluations(NONFINITE["nonfinite_eval_reward"]))
+_EVALUATED = NONFINITE["nonfinite_eval_reward"]
+declared.signal("nonfinite_eval_reward", unit="values", reads=_EVALUATED)(_of_evaluations(_EVALUATED))
 
 
 @declared.signal("nonfinite", unit="values", rests=True)
@@ -240,7 +239,7 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
     Log lines do not have the lowest and the highest value. Where all rewards come from one model (PPO), that is the
     function; its name is empty.
     """
-    seen = rewards(view)
+    seen = rewards(view) if view.seen else None
     if seen:
         ranges = {name: value_range(counted) for name, counted in seen.items()}
         return {
@@ -259,8 +258,6 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
 
 def rewards(view: View) -> dict[str, Histogram]:
     """Return the rewards of the step by reward function; those of all together where no function is known."""
-    if not view.seen:
-        return {}
     by_function = {
         series.labels[0]: counted
         for series, counted in view.seen.items()
@@ -268,16 +265,6 @@ def rewards(view: View) -> dict[str, Histogram]:
     }
     together = view.counted.get("rl_reward_dist")
     return by_function or ({"": together} if together is not None and together.count else {})
-
-
-def flat_groups(view: View) -> tuple[int, int] | None:
-    """Return the numbers of groups whose rewards are all equal, and of all groups; None without tensors.
-
-    It is exact where TRL's frac_reward_zero_std is not: that compares a standard deviation with 1e-8, and the rounding
-    of equal rewards alone can be more.
-    """
-    ranges = view.counted.get("rl_reward_group_range_dist")
-    return (ranges.counts[0], ranges.count) if ranges is not None and ranges.count else None
 
 
 @declared.signal("reward_gained", of="reward")
@@ -290,19 +277,23 @@ def reward_gained(view: View, memory: Memory) -> float | None:
     start = reward.start(10)
     if best is None or best <= start + 0.05 * max(abs(start), 1e-9):
         return 0.0
-    return float(median(reward.last(5)) >= best - 0.1 * abs(best - start))
+    return float(median(reward.values[-5:]) >= best - 0.1 * abs(best - start))
 
 
 @declared.signal(
     "flat_share", unit="fraction", of="reward_std", after=("reward", "zero_std_fraction"), reads=("reward",)
 )
 def flat_share(view: View, memory: Memory) -> float | None:
-    """Return the share of completions whose group has no spread of reward; 1 if the whole step has none."""
+    """Return the share of completions whose group has no spread of reward; 1 if the whole step has none.
+
+    Tensors are exact where TRL's frac_reward_zero_std is not: that compares a standard deviation with 1e-8, and the
+    rounding of equal rewards alone can be more.
+    """
     if "reward" not in memory.fresh:
         return None
-    groups = flat_groups(view)
-    if groups is not None:
-        return groups[0] / groups[1]
+    groups = view.counted.get("rl_reward_group_range_dist")
+    if groups is not None and groups.count:
+        return groups.counts[0] / groups.count
     reward, width = memory.past["reward"], memory.new("reward_std")
     share = memory.new("zero_std_fraction")
     if width is not None and abs(width) <= ROUNDING * max(1.0, abs(reward.newest)):
@@ -311,7 +302,7 @@ def flat_share(view: View, memory: Memory) -> float | None:
         return share or 0.0
     if memory.past["reward_std"].count or reward.count < 3:
         return None
-    return float(len(set(reward.last(3))) == 1)
+    return float(len(set(reward.values[-3:])) == 1)
 
 
 @declared.signal(
@@ -331,7 +322,7 @@ def reward_flat(view: View, memory: Memory) -> float | None:
     share = memory.new("flat_share")
     if share is None:
         return None
-    last = memory.past["reward"].last(2)
+    last = memory.past["reward"].values[-2:]
     flat = share >= _FLAT
     memory.window = 1  # as the step since which they are flat is known
     if flat:
@@ -376,7 +367,7 @@ def reward_fall(view: View, memory: Memory) -> float | None:
     if total is None or fall is None:
         return fall
     of_total = memory.total_levels.fall(memory.totals, view.step, view.span)
-    tiny = abs(median(reward.last(15))) < 0.1 * abs(median(memory.totals.last(15)))
+    tiny = abs(median(reward.values[-15:])) < 0.1 * abs(median(memory.totals.values[-15:]))
     if tiny and of_total is not None and of_total > fall:
         memory.where, memory.window = "rl_rlhf_reward", memory.total_levels.since_best
         return of_total
@@ -392,7 +383,7 @@ def reward_gain(view: View, memory: Memory) -> float | None:
     if memory.first_rewards is None:
         memory.first_rewards = spread(reward.first)
     start, width = memory.first_rewards
-    gain = (median(reward.last(30)) - start) / max(width, 1e-9)
+    gain = (median(reward.values[-30:]) - start) / max(width, 1e-9)
     return max(gain, memory.past["reward_gain"].high)
 
 
@@ -416,7 +407,7 @@ def hacking(view: View, memory: Memory) -> float | None:
     kl, reward = memory.past["kl"], memory.past["reward"]
     if "kl" not in memory.fresh or min(kl.count, reward.count) <= SETTLED:
         return None
-    now = median(kl.last(5))
+    now = median(kl.values[-5:])
     if now <= KL_FLOOR.get(memory.variant["kl"], 0.0):
         return 0.0
     late, middle, early = reward.median(10), reward.median(10, 20), reward.median(10, 40)
@@ -460,7 +451,7 @@ def kl_first(view: View, memory: Memory) -> float | None:
     return memory.new("kl") if first else None
 
 
-@declared.signal("kl_first_seen", unit="nats", of="kl", after=("kl_first",))
+@declared.signal("kl_first_seen", unit="nats", of="kl", after=("kl_first",), reads=("rl_kl_per_token_dist",))
 def kl_first_seen(view: View, memory: Memory) -> float | None:
     """Return the very first KL where it was seen at the tensor, which is exact; None for one that is large anyway."""
     first = memory.new("kl_first")
@@ -501,7 +492,7 @@ def eos_missing(view: View, memory: Memory) -> float | None:
     return max(0.0, 1.0 - ends / responses) if responses > 0 else None
 
 
-@declared.signal("same_length", unit="fraction", of="length", after=("length_spread",))
+@declared.signal("same_length", unit="fraction", of="length", after=("length_spread",), reads=("length_spread",))
 def same_length(view: View, memory: Memory) -> float | None:
     """Return the spread of the completion lengths over their mean."""
     width, length = memory.new("length_spread"), memory.new("length")
@@ -520,13 +511,13 @@ def collapse_signs(view: View, memory: Memory) -> float | None:
     entropy = memory.past["entropy"]
     if "entropy" not in memory.fresh or entropy.count <= START:
         return None
-    if median(entropy.last(5)) >= 0.35 * entropy.start(START) or memory.new("reward_gained"):
+    if median(entropy.values[-5:]) >= 0.35 * entropy.start(START) or memory.new("reward_gained"):
         return 0.0
     lengths, shares = memory.past["length"], memory.past["flat_share"]
     # The first length alone: a policy that has collapsed within its first lines has no later one to compare with.
-    short = lengths.count > 0 and median(lengths.last(5)) < 0.3 * lengths.first[0]
-    dead = memory.past["grad_norm"].last(10).count(0.0) > 5
-    flat = shares.count > 0 and median(shares.last(5)) >= 0.8
+    short = lengths.count > 0 and median(lengths.values[-5:]) < 0.3 * lengths.first[0]
+    dead = memory.past["grad_norm"].values[-10:].count(0.0) > 5
+    flat = shares.count > 0 and median(shares.values[-5:]) >= 0.8
     return 1.0 + short + dead + flat
 
 
@@ -581,7 +572,7 @@ def kl_coef_stuck(view: View, memory: Memory) -> float | None:
     if "kl" not in memory.fresh or kl.count < coefficient.count:
         return 0.0
     then = max(median(kl.last(_MOVING, still)), _LITTLE_KL[memory.variant["kl"]])
-    now = median(kl.last(min(still, 5)))
+    now = median(kl.values[-min(still, 5) :])
     return float(still) if now > (0.9 if before[-1] > before[0] else 2.0) * then else 0.0
 
 
@@ -737,7 +728,7 @@ def reward_zeros(view: View, memory: Memory) -> float | None:
         counted = given.get(name)
         if not seldom or counted is None or counted.maximum <= 0.0:
             continue
-        now = sum(past.last(3)) / 3
+        now = sum(past.values[-3:]) / 3
         most = max(most or 0.0, now)
         if now > _SELDOM:
             lost[name] = view.step
@@ -928,7 +919,7 @@ def optimizer_missing(view: View, memory: Memory) -> float | None:
     first = memory.past["not_in_optimizer"].first[0]
     if share < 1.0 or first < 1.0:
         return max(0.0, share - first)
-    rate = max(memory.past["learning_rate"].last(2), default=0.0)
+    rate = max(memory.past["learning_rate"].values[-2:], default=0.0)
     return None if changed is None else float(changed == 0.0 and rate > 0.0)
 
 
@@ -952,7 +943,7 @@ def update_per_rate(view: View, memory: Memory) -> float | None:
     if untaught(memory):
         return None
     size, share = memory.new("update_size"), memory.new("weights_changed")
-    rate = max(memory.past["learning_rate"].last(2), default=0.0)  # the update was made in the step before
+    rate = max(memory.past["learning_rate"].values[-2:], default=0.0)  # the update was made in the step before
     return size / rate if size is not None and share is not None and share > 0.5 and rate > 0.0 else None
 
 
@@ -1058,7 +1049,7 @@ def found(memory: Memory) -> bool:
 
 def untaught(memory: Memory) -> bool:
     """Return True if most completions of the last 3 steps were in groups without a spread of reward."""
-    return _flat(memory.past["flat_share"].last(3)) > 0.5
+    return _flat(memory.past["flat_share"].values[-3:]) > 0.5
 
 
 def _paid(memory: Memory, now: float, before: list[float]) -> float:

@@ -78,11 +78,6 @@ class View:
             elif series.metric.series == "rl_corrected_mean" and counted.count:
                 self.numbers[series.labels[0]] = counted.finite_mean
 
-    @property
-    def shape(self) -> tuple[tuple[str, ...], ...]:
-        """Return which series the step holds; nearly every step of a run holds those of one before."""
-        return tuple(self.numbers), tuple(self.functions), tuple([series.metric.series for series in self.seen])
-
 
 def value_range(counted: Histogram) -> float | None:
     """Return the largest minus the smallest value; None if they are unknown."""
