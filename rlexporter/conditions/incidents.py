@@ -112,8 +112,10 @@ class Incidents:
         self._now += view.advanced
         self._looks += 1
         lapsed = self._lapses is not None and view.step >= self._lapses
+        if not (transitions or self._fading or lapsed):  # nearly every step
+            return []
         changed = [each for each in transitions if each.changed and (each.began or each.key in self._begun)]
-        if not (changed or self._fading or lapsed):  # nearly every step
+        if not (changed or self._fading or lapsed):
             return []
         marks = self._marks(changed, view, time)
         causes = {symptom.cause for symptom in self._symptoms.values()}

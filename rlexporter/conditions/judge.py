@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, nan, nextafter
 from operator import itemgetter
 from statistics import median
+from typing import NamedTuple
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.catalog.metrics import NAMED
@@ -94,13 +95,16 @@ class Judge:
         fresh.clear()
         memory.span, self._step = view.span, view.step
         self.values = values = self._zeros.copy() if self._calm else {}
-        numbers, anew = view.numbers, memory.anew
+        numbers, tensors, anew = view.numbers, view.counted, memory.anew
         for state in asked:
             if anew and self._ends(state):
                 self._begin_anew(state, changed)
             for get in state.tried:
                 if type(get) is str:
                     value = numbers.get(get)
+                elif type(get) is Counted:
+                    counted = tensors.get(get.series)
+                    value = get.of(counted) if counted is not None else None
                 else:
                     memory.where, memory.about, memory.window = "", None, 0
                     value = get(view, memory)  # type: ignore[operator]
@@ -119,7 +123,7 @@ class Judge:
             if state.limits:
                 values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:
-                    if type(get) is str:
+                    if type(get) in _READ:
                         memory.where, memory.about, memory.window = "", None, 0
                     self._judge(state, value, changed)
         for state in self._states.values() if anew else ():  # those too that have no value in this step
@@ -358,8 +362,17 @@ _SHARE = 0.25
 _LITTLE = 0.02
 """The share of that way that a number without any noise goes by itself."""
 
-Getter = Callable[[View, Memory], "float | None"] | str
-"""A function, or the name of a number that is used as it is."""
+
+class Counted(NamedTuple):
+    """Says what is read at the histogram of a tensor."""
+
+    series: str
+    of: Callable[[Histogram], float | None]
+
+
+Getter = Derive | str | Counted
+"""A function, the name of a number that is used as it is, or what is read at a tensor."""
+_READ = (str, Counted)
 
 Measures = dict[Callable[[Past], float | None], tuple[float | None, int]]
 """Measures of a past, each with the number of observations there were."""
@@ -558,18 +571,9 @@ def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:
 
 def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
     """Return the getter of ``source``; a function returns None or NaN if the step does not have it."""
-    series = source.series
     if source.read is Read.DERIVED:
-        return derive[series]
-    if source.read is Read.VALUE:
-        return series
-    of = _of(source)
-
-    def read(view: View, memory: Memory) -> float | None:
-        counted = view.counted.get(series)
-        return of(counted) if counted is not None else None
-
-    return read
+        return derive[source.series]
+    return source.series if source.read is Read.VALUE else Counted(source.series, _of(source))
 
 
 def _of(source: Source) -> Callable[[Histogram], float | None]:

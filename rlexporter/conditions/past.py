@@ -125,11 +125,6 @@ def deviation(values: Sequence[float]) -> float:
     return sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
 
 
-def p90(values: Sequence[float]) -> float:
-    """Return the 90th percentile, by nearest rank from below."""
-    return sorted(values)[int(0.9 * (len(values) - 1))]
-
-
 def measure(baseline: Baseline) -> Callable[[Past], float | None] | None:
     """Return the function that measures a past, and gives None while it is too short; None for `Baseline.FIXED`."""
     return _MEASURES.get(baseline)
@@ -149,9 +144,10 @@ def _start(past: Past) -> float | None:
 
 
 def _p90(past: Past) -> float | None:
+    """Return the 90th percentile, by nearest rank from below."""
     # Half of the gradients of a healthy run can be 0, where groups have no spread of reward: they say nothing of scale.
     own = [*filter(None, past.last(50, 5))]
-    return p90(own) if len(own) >= WARM else None
+    return sorted(own)[int(0.9 * (len(own) - 1))] if len(own) >= WARM else None
 
 
 def _before(past: Past) -> float | None:

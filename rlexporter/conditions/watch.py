@@ -8,10 +8,10 @@ with all that is of it, and no signal changes its source because its tensor came
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from statistics import median
 from typing import NamedTuple
 
@@ -86,7 +86,8 @@ class Verdict(NamedTuple):
     @property
     def critical(self) -> bool:
         """Return True if a critical limit of a condition began."""
-        return any(change.began and change.limit.severity is Severity.CRITICAL for change in self.transitions)
+        changes = self.transitions
+        return bool(changes) and any(each.began and each.limit.severity is Severity.CRITICAL for each in changes)
 
 
 class Watch:
@@ -230,7 +231,8 @@ class Watch:
         if len(transitions) > 1:  # causes first
             transitions.sort(key=lambda transition: place(transition.condition, transition.limit))
         marks = self._incidents.see(transitions, view, now)
-        self._note_first(transitions, marks, view.step)
+        if transitions or marks:
+            self._note_first(transitions, marks, view.step)
         self.checkpoints.see(self._incidents.critical, view)
         nearest, before = self._judge.nearest(), self._nearest
         self._nearest = nearest[0] if nearest else ""
@@ -260,9 +262,9 @@ class Watch:
 
     def _stall(self, now: float, phases: Mapping[str, float]) -> tuple[float, str] | None:
         """Return the seconds since the last step if it counted as hung, and the longest of the ``phases`` meanwhile."""
-        seconds, self._stepped = _between(self._stepped, now), now
+        seconds, self._stepped = now - (nan if self._stepped is None else self._stepped), now
         paused, self._paused = self._paused, False
-        if seconds is None or seconds <= self._stalled:
+        if not self._stalled < seconds < inf:
             return None
         aside = paused or not ASIDE.isdisjoint(phases)
         if seconds <= self._patience.limit("eval" if aside else ""):
@@ -317,12 +319,13 @@ class Checkpoints:
         verdict was on.
         """
         step = view.step
-        first = step if self._late is None else min(step, self._late)
-        for key, since in critical.items():
-            self._since[key] = min(since, self._since.get(key, first))
-        self._decide(step)
-        if self._since:
-            self._forget(critical, view.counted.get("rl_weight_norm"))
+        if critical or self._since or self._undecided or self.good.doubtful is not None:  # in few steps
+            first = step if self._late is None else min(step, self._late)
+            for key, since in critical.items():
+                self._since[key] = min(since, self._since.get(key, first))
+            self._decide(step)
+            if self._since:
+                self._forget(critical, view.counted.get("rl_weight_norm"))
         if self._late is not None and step > self._late:
             self._late = None
 
@@ -392,23 +395,25 @@ class Repeats:
         same = [name for name, value in numbers.items() if before.get(name) == value]
         varied = self._varied
         if not numbers.keys() <= varied:  # after a few lines hardly any number has never changed
-            varied.update(
-                [name for name in numbers.keys() - varied if before.get(name, numbers[name]) != numbers[name]]
-            )
-        # Whole numbers, such as a share of 0, are often the same by chance; others are, one at a time.
-        telling = len([name for name in same if name in varied and not numbers[name].is_integer()])
-        repeated = telling >= _TOGETHER and 2 * telling >= len(numbers.keys() & varied)
+            varied.update((numbers.keys() & before.keys()).difference(same))
+        telling = varied.intersection(same)
+        if len(telling) >= _TOGETHER:
+            # Whole numbers, such as a share of 0, are often the same by chance; others are, one at a time.
+            telling = {name for name in telling if not numbers[name].is_integer()}
+        repeated = len(telling) >= _TOGETHER and 2 * len(telling) >= len(numbers.keys() & varied)
         self._in_a_row = self._in_a_row + 1 if repeated else 0
-        dropped = {*same} if 0 < self._in_a_row <= _IN_A_ROW else {*self._of_batch(numbers)}
+        dropped: Set[str] = frozenset()
+        if 0 < self._in_a_row <= _IN_A_ROW:
+            dropped = {*same}
+        elif "rl_value_loss" in numbers:
+            dropped = self._of_batch(numbers)
         if not dropped:
             return line
         kept = {name: value for name, value in numbers.items() if name not in dropped}
         return LineNumbers(kept, line.functions)
 
     def _of_batch(self, numbers: Mapping[str, float]) -> frozenset[str]:
-        """Return what of ``numbers`` the first update on this batch has shown."""
-        if "rl_value_loss" not in numbers:
-            return frozenset()
+        """Return what of ``numbers``, of a trainer with a critic, the first update on this batch has shown."""
         updates = {name: numbers[name] for name in _OF_UPDATES if name in numbers}
         self._window.append(updates)
         self._lines += 1

@@ -14,7 +14,7 @@ import pytest
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
-from rlexporter.conditions.judge import getter
+from rlexporter.conditions.judge import Counted, getter
 from rlexporter.conditions.past import Doubt, Past, Streak
 from rlexporter.conditions.signals import declared, reward_functions_dead
 from rlexporter.conditions.view import Derive, Memory, View, ordered
@@ -184,11 +184,10 @@ class TestSpreadWithoutExtremes:
     def test_the_judge_reads_the_next_source(self, extremes: tuple[float, float]) -> None:
         """This one gives nothing."""
         read = getter(Source("rl_reward_dist", Read.SPREAD), {})
-        assert callable(read)
-        memory = Memory({})
+        assert isinstance(read, Counted)
 
-        assert read(self._view(extremes), memory) is None
-        assert read(self._view(None), memory) == 0.75
+        assert read.of(self._view(extremes).counted[read.series]) is None
+        assert read.of(self._view(None).counted[read.series]) == 0.75
 
 
 def _legacy(coefficients: list[float], kl: list[float] | None = None) -> Planted:
