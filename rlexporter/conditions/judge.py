@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.past import Past, Streak, measure, refresh, spread
+from rlexporter.conditions.past import MOST, Past, Streak, measure, refresh, spread
 from rlexporter.conditions.signals import ALLOWANCES
 from rlexporter.conditions.view import Derive, Memory, View, value_range
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Read, Severity, Signal, Source
@@ -103,8 +103,7 @@ class Judge:
                 if type(get) is str:
                     value = numbers.get(get)
                 elif type(get) is Counted:
-                    counted = tensors.get(get.series)
-                    value = get.of(counted) if counted is not None else None
+                    value = get.of(counted) if (counted := tensors.get(get.series)) is not None else None
                 else:
                     memory.where, memory.about, memory.window = "", None, 0
                     value = get(view, memory)  # type: ignore[operator]
@@ -115,8 +114,11 @@ class Judge:
             if get is not state.get or ((origin := state.origin) is not None and origin.places != state.origin_places):
                 self._place(state, get, changed)
             past = state.past
-            past.add(value)
-            fresh[state.name] = value
+            past.values.append(value)  # as `Past.add` does
+            past.newest = fresh[state.name] = value
+            past.count += 1
+            if not past.low <= value <= past.high or len(past.values) > MOST:
+                past.settle()
             if memory.again:
                 memory.again = False
                 state.tell_again()
@@ -126,10 +128,8 @@ class Judge:
                     if type(get) in _READ:
                         memory.where, memory.about, memory.window = "", None, 0
                     self._judge(state, value, changed)
-        for state in self._states.values() if anew else ():  # those too that have no value in this step
-            if state not in asked and self._ends(state):
-                self._begin_anew(state, changed)
-        memory.anew = set()
+        if anew:
+            self._begin_others_anew(asked, changed)
         if changed and any(transition.changed for transition in changed):
             self._in_force = [(state, limit) for state, limit in self._levels if limit.threshold is not None]
         return changed
@@ -147,6 +147,13 @@ class Judge:
             asked = [state for state in awake(self._states.values(), view) if not (state.rests and self._calm)]
             self._awake[shape] = asked
         return asked
+
+    def _begin_others_anew(self, asked: Iterable[SignalState], changed: list[Transition]) -> None:
+        """Begin anew with those signals too that were not asked in this step."""
+        for state in self._states.values():
+            if state not in asked and self._ends(state):
+                self._begin_anew(state, changed)
+        self._memory.anew = set()
 
     def _ends(self, state: SignalState) -> bool:
         """Return True if the past of a signal ends with this step, as it, or what it is derived from, begins anew."""

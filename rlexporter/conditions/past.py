@@ -14,7 +14,7 @@ from rlexporter.model.condition import Baseline
 
 KEPT = 256
 """The number of observations that are remembered at least; the longest baseline needs 70."""
-_MOST = 2 * KEPT
+MOST = 2 * KEPT
 NOISE = 1.128
 """The mean difference of two normal values, in standard deviations."""
 FIRST = 30
@@ -45,15 +45,19 @@ class Past:
         """The highest median of 10 observations in a row."""
 
     def add(self, value: float) -> None:
-        values = self.values
-        values.append(value)
+        """Add the newest observation; the judge does the same in its loop, where a call for each signal costs most."""
+        self.values.append(value)
         self.newest = value
         self.count += 1
-        if not self.low <= value <= self.high:
-            self.low, self.high = min(self.low, value), max(self.high, value)
-        if len(values) > _MOST:  # a list that is cut now and then has slices, which cost less than a deque's
+        if not self.low <= value <= self.high or len(self.values) > MOST:
+            self.settle()
+
+    def settle(self) -> None:
+        """Take the newest value into the extremes, and keep the list short."""
+        self.low, self.high = min(self.low, self.newest), max(self.high, self.newest)
+        if len(self.values) > MOST:  # a list that is cut now and then has slices, which cost less than a deque's
             self._first = self.first
-            del values[:KEPT]
+            del self.values[:KEPT]
 
     @property
     def first(self) -> list[float]:
