@@ -8,28 +8,18 @@ from typing import NamedTuple
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import Shown
-from rlexporter.conditions import (
-    nonfinite,
-    pace_signals,
-    reward_signals,
-    sample_signals,
-    signals,
-    tensor_signals,
-    weight_signals,
-)
 from rlexporter.conditions.judge import Judge, Thresholds
+from rlexporter.conditions.signals import declared
 from rlexporter.conditions.view import ordered
 from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
 
-_MODULES = (nonfinite, reward_signals, signals, pace_signals, tensor_signals, weight_signals, sample_signals)
-
-SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _MODULES for signal in module.declared.signals)))
+SIGNALS = ordered((*SERIES_SIGNALS, *declared.signals))
 """All signals, in the order of evaluation."""
 
 SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
-FUNCTIONS = {name: function for module in _MODULES for name, function in module.declared.functions.items()}
+FUNCTIONS = declared.functions
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:
@@ -40,9 +30,9 @@ def watch(thresholds: Thresholds | None = None) -> Watch:
 
 def series_of(signal: str) -> tuple[str, ...]:
     """Return the Prometheus names at which ``signal`` is read: its own, or those of the signal it is derived from."""
-    declared = SIGNAL_NAMED[signal]
-    own = tuple(source.series for source in declared.sources if source.read is not Read.DERIVED)
-    return own or NONFINITE.get(signal) or (series_of(declared.of) if declared.of else ())
+    known = SIGNAL_NAMED[signal]
+    own = tuple(source.series for source in known.sources if source.read is not Read.DERIVED)
+    return own or NONFINITE.get(signal) or (series_of(known.of) if known.of else ())
 
 
 def alerts_on(metric: Metric) -> list[str]:

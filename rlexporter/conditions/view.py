@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Levels, Streak, Varied
-from rlexporter.conditions.past import Pace, Past
+from rlexporter.conditions.past import Blindness, CumulativeSum, Doubt, Envelope, Levels, Pace, Past, Streak, Varied
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
@@ -17,6 +16,8 @@ from rlexporter.model.snapshot import AnomalyCounts
 ROUNDING = 1e-6
 """The relative difference below which two numbers count as equal."""
 MAX_FUNCTIONS = 100
+ASIDE = frozenset(("eval", "save"))
+"""The phases that are not part of a step."""
 
 
 @dataclass(slots=True)
@@ -77,11 +78,6 @@ class View:
             elif series.metric.series == "rl_corrected_mean" and counted.count:
                 self.numbers[series.labels[0]] = counted.finite_mean
 
-    @property
-    def shape(self) -> tuple[tuple[str, ...], ...]:
-        """Return which series the step holds; nearly every step of a run holds those of one before."""
-        return tuple(self.numbers), tuple(self.functions), tuple([series.metric.series for series in self.seen])
-
 
 def value_range(counted: Histogram) -> float | None:
     """Return the largest minus the smallest value; None if they are unknown."""
@@ -100,8 +96,10 @@ class Memory:
     """The numeric settings of the trainer, by name; empty if they are not known."""
     resumed: bool = False
     """True if the first step here is not the first one of the run."""
-    fresh: set[str] = field(default_factory=set)
-    """The signals that have a value in the current step."""
+    fresh: dict[str, float] = field(default_factory=dict)
+    """The values of the signals that have one in the current step."""
+    new: Callable[[str], float | None] = field(init=False)
+    """Returns the value of a signal in the current step; None without one."""
     span: int = 1
     """The number of steps that the logged numbers of the current step are of."""
     episode: float = 0.0
@@ -130,10 +128,12 @@ class Memory:
     """The median of the first rewards, and their spread."""
     where: str = ""
     """The series that the current signal was read at, where that varies."""
-    subject: str | None = None
-    """What the current signal is about, where it is of several things: a reward function. None if it did not say."""
-    subject_since: int = 0
-    """The step since which that has been so, if it is said what the signal is about; 0 if that is not known."""
+    about: Mapping[str, int] | None = None
+    """What the current signal is about, where it is of several things: reward functions, each with the step since when.
+
+    The step is 0 where it is the one since which the signal itself has been beyond its limit. An empty name stands for
+    the only one there is, as for the reward of PPO.
+    """
     window: int = 0
     """The observations that the value of the current signal is computed from; 0 for those that the signal declares."""
     envelopes: defaultdict[str, Envelope] = field(default_factory=lambda: defaultdict(Envelope))
@@ -174,20 +174,17 @@ class Memory:
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 
-    def about(self, subjects: Mapping[str, int]) -> None:
-        """Say what the current signal is about: ``subjects``, each with the step since which it is so.
+    def __post_init__(self) -> None:
+        """Read the values of a step at one place, step after step."""
+        self.new = self.fresh.get
 
-        The step is 0 where it is the one since which the signal itself has been beyond its limit. An empty name
-        stands for the only one there is, as for the reward of PPO.
-        """
-        if subjects:
-            names = [*filter(None, subjects)]
-            self.subject = ", ".join(names[:3]) + (" and more" if names[3:] else "")
-            self.subject_since = min(subjects.values())
-
-    def new(self, name: str) -> float | None:
-        """Return the value of the signal ``name`` in the current step; None without one."""
-        return self.past[name].newest if name in self.fresh else None
+    @property
+    def subject(self) -> tuple[str, int]:
+        """Return what the current signal is about in a few words, and the step since which that is so, or 0."""
+        if not self.about:
+            return "", 0
+        names = [*filter(None, self.about)]
+        return ", ".join(names[:3]) + (" and more" if names[3:] else ""), min(self.about.values())
 
     def begin_anew(self, name: str, past: Past) -> None:
         """Forget the numbers of the signal ``name``, which has another ``past`` from now on."""
@@ -201,7 +198,7 @@ Derive = Callable[[View, Memory], "float | None"]
 
 
 class Declared:
-    """Collects the derived signals of one module, in their order there."""
+    """Collects the derived signals, in the order of evaluation."""
 
     def __init__(self) -> None:
         self.signals: list[Signal] = []

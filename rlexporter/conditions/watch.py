@@ -1,19 +1,25 @@
-"""Watches a run: passes the data of each step, and what was counted between steps, to the judge; knows its pace."""
+"""Watches a run: passes the data of each step, and what was counted between steps, to the judge; knows its pace.
+
+Below the watch stand the checkpoints that it finds good, the repeated numbers that it leaves out, and the turns of
+steps: one whose counts are still on their way from a GPU waits for them, the trainer does not. So a step is judged once
+with all that is of it, and no signal changes its source because its tensor came late.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import isfinite, nan
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from itertools import pairwise
+from math import inf, isfinite, nan
 from statistics import median
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import place
-from rlexporter.conditions.checkpoints import Checkpoints
+from rlexporter.catalog.causes import FATAL, place
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions.incidents import Incidents, Mark
 from rlexporter.conditions.judge import Judge
-from rlexporter.conditions.repeats import Repeats
-from rlexporter.conditions.view import LineNumbers, View
+from rlexporter.conditions.view import ASIDE, LineNumbers, View
 from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
@@ -31,8 +37,6 @@ FIRST = 3.0
 """The limit before the first step, in multiples of the minimum: models are loaded and compiled then."""
 UNMEASURED = 6.0
 """The limit for an evaluation or a checkpoint that was never measured, in multiples of the minimum."""
-ASIDE = frozenset(("eval", "save"))
-"""The phases that are not part of a step."""
 
 
 class Patience:
@@ -82,7 +86,8 @@ class Verdict(NamedTuple):
     @property
     def critical(self) -> bool:
         """Return True if a critical limit of a condition began."""
-        return any(change.began and change.limit.severity is Severity.CRITICAL for change in self.transitions)
+        changes = self.transitions
+        return bool(changes) and any(each.began and each.limit.severity is Severity.CRITICAL for each in changes)
 
 
 class Watch:
@@ -226,7 +231,8 @@ class Watch:
         if len(transitions) > 1:  # causes first
             transitions.sort(key=lambda transition: place(transition.condition, transition.limit))
         marks = self._incidents.see(transitions, view, now)
-        self._note_first(transitions, marks, view.step)
+        if transitions or marks:
+            self._note_first(transitions, marks, view.step)
         self.checkpoints.see(self._incidents.critical, view)
         nearest, before = self._judge.nearest(), self._nearest
         self._nearest = nearest[0] if nearest else ""
@@ -256,9 +262,9 @@ class Watch:
 
     def _stall(self, now: float, phases: Mapping[str, float]) -> tuple[float, str] | None:
         """Return the seconds since the last step if it counted as hung, and the longest of the ``phases`` meanwhile."""
-        seconds, self._stepped = _between(self._stepped, now), now
+        seconds, self._stepped = now - (nan if self._stepped is None else self._stepped), now
         paused, self._paused = self._paused, False
-        if seconds is None or seconds <= self._stalled:
+        if not self._stalled < seconds < inf:
             return None
         aside = paused or not ASIDE.isdisjoint(phases)
         if seconds <= self._patience.limit("eval" if aside else ""):
@@ -270,3 +276,288 @@ def _between(before: float | None, now: float) -> float | None:
     """Return the seconds between two times; None where one is not known."""
     gap = nan if before is None else now - before
     return gap if isfinite(gap) else None
+
+
+# Which checkpoints are good: older than the beginning of what is critical, on the clock of steps
+
+_KEPT = 64
+"""The good checkpoints that are remembered, in case that some are taken back."""
+
+
+class Checkpoints:
+    """Follows the checkpoints of one run.
+
+    A checkpoint is good if it is older than all that is critical. A condition is taken to have begun in the first step
+    of the numbers that show it, or that show its cause. A checkpoint is judged with the first verdict on a later step,
+    or at the end of the run, since another line may tell more of its own step; and it is taken back where something
+    turns out to have begun by then. ``resumed``: the step of the checkpoint that the run continues; what the first
+    verdict finds is taken to have come with it. ``horizon``: returns that of `GoodCheckpoints`. Only the thread that
+    holds the lock of the store may call a method; any thread may read `good`.
+    """
+
+    def __init__(self, resumed: int | None = None, horizon: Callable[[], int] = lambda: 0) -> None:
+        self._horizon = horizon
+        self._undecided: list[int] = []
+        self._late = resumed
+        """The first step that the next verdict is also on."""
+        self._since: dict[Key, int] = {}
+        """The first step of each critical condition that holds, or leaves the weights in doubt."""
+        self.good = GoodCheckpoints(() if resumed is None else (resumed,))
+
+    def saved(self, step: int) -> None:
+        """Note that a checkpoint of ``step`` was written."""
+        self._undecided = [*self._undecided[-_KEPT:], step]
+
+    def late(self, step: int) -> None:
+        """Note that the next verdict is also on what was counted in ``step``."""
+        self._late = step if self._late is None else min(self._late, step)
+
+    def see(self, critical: Mapping[Key, int], view: View) -> None:
+        """Take the verdict on a step.
+
+        ``critical``: the conditions that hold, each with the first step in which it may have begun; ``view``: what the
+        verdict was on.
+        """
+        step = view.step
+        if critical or self._since or self._undecided or self.good.doubtful is not None:  # in few steps
+            first = step if self._late is None else min(step, self._late)
+            for key, since in critical.items():
+                self._since[key] = min(since, self._since.get(key, first))
+            self._decide(step)
+            if self._since:
+                self._forget(critical, view.counted.get("rl_weight_norm"))
+        if self._late is not None and step > self._late:
+            self._late = None
+
+    def decide(self) -> None:
+        """Judge the newest checkpoints with what is known now."""
+        self._decide(max(self._undecided, default=0) + 1)
+
+    def _decide(self, step: int) -> None:
+        """Judge the checkpoints before ``step``; take back what something critical may have spoiled."""
+        doubtful = min(self._since.values(), default=None)
+        new = [saved for saved in self._undecided if saved < step]
+        if not new and doubtful == self.good.doubtful:  # nearly every step
+            return
+        self._undecided = [saved for saved in self._undecided if saved >= step]
+        steps = [each for each in (*self.good.steps, *new) if doubtful is None or each < doubtful]
+        horizon = self._horizon() if new else self.good.horizon
+        self.good = GoodCheckpoints(tuple(steps[-_KEPT:]), doubtful, horizon)
+
+    def _forget(self, critical: Mapping[Key, int], weights: Histogram | None) -> None:
+        """Forget what is over; NaN only once the weights have been seen to be numbers: a trainer may hide them."""
+        healthy = weights is not None and weights.count > 0 and not weights.nonfinite
+        for key in self._since.keys() - critical.keys():
+            if healthy or CONDITION_NAMED[key[0]].family is not FATAL:
+                del self._since[key]
+
+
+# Numbers that repeat those of the line before: a log with a line a conversation, or a line a PPO epoch
+
+_TOGETHER = 3
+"""The numbers that must all be what they were in the line before, for it to be the same observation again."""
+_IN_A_ROW = 64
+"""The lines in a row that may repeat one. After that a run that stands still is what is observed."""
+_OF_UPDATES = (
+    *("rl_value_loss", "rl_policy_loss", "rl_total_loss", "rl_loss", "rl_grad_norm", "rl_policy_approxkl"),
+    *("rl_entropy_per_token", "rl_kl_per_token", "rl_kl_per_sequence"),
+)
+"""The numbers that are nearly the same in several updates on one batch."""
+_WINDOW = 128
+_EVERY = 64
+"""The lines after which batches are looked for anew."""
+_PERIODS = range(2, 9)
+_FEWEST = 5
+"""The batches from which on they can be told."""
+_SHARE = 0.7
+"""The share of batches that must begin with a change larger than all around it, in two numbers: by chance a third."""
+_LASTING = 0.5
+"""The share, in one number, from which on they still do."""
+
+
+class Repeats:
+    """Drops from the lines of one log what is no new observation. It remembers 128 lines."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[str, float] = {}
+        self._varied: set[str] = set()
+        self._in_a_row = 0
+        self._lines = 0
+        """The number of lines of a trainer with a critic: PPO alone has several epochs, one a line."""
+        self._window: deque[Mapping[str, float]] = deque(maxlen=_WINDOW)
+        self._batch: tuple[int, int, frozenset[str]] = (1, 0, frozenset())
+        """The lines of a batch, the place of its first, and the numbers that repeat in the others."""
+
+    def new(self, line: LineNumbers) -> LineNumbers:
+        """Return ``line`` without the numbers that repeat the line before."""
+        numbers, before = line.numbers, self._before
+        self._before = numbers
+        same = [name for name, value in numbers.items() if before.get(name) == value]
+        varied = self._varied
+        if not numbers.keys() <= varied:  # after a few lines hardly any number has never changed
+            varied.update((numbers.keys() & before.keys()).difference(same))
+        telling = varied.intersection(same)
+        if len(telling) >= _TOGETHER:
+            # Whole numbers, such as a share of 0, are often the same by chance; others are, one at a time.
+            telling = {name for name in telling if not numbers[name].is_integer()}
+        repeated = len(telling) >= _TOGETHER and 2 * len(telling) >= len(numbers.keys() & varied)
+        self._in_a_row = self._in_a_row + 1 if repeated else 0
+        dropped: Set[str] = frozenset()
+        if 0 < self._in_a_row <= _IN_A_ROW:
+            dropped = {*same}
+        elif "rl_value_loss" in numbers:
+            dropped = self._of_batch(numbers)
+        if not dropped:
+            return line
+        kept = {name: value for name, value in numbers.items() if name not in dropped}
+        return LineNumbers(kept, line.functions)
+
+    def _of_batch(self, numbers: Mapping[str, float]) -> frozenset[str]:
+        """Return what of ``numbers``, of a trainer with a critic, the first update on this batch has shown."""
+        updates = {name: numbers[name] for name in _OF_UPDATES if name in numbers}
+        self._window.append(updates)
+        self._lines += 1
+        if self._lines % _EVERY == 0:
+            self._batch = self._told()
+        size, first, names = self._batch
+        return frozenset() if self._lines % size == first else names
+
+    def _told(self) -> tuple[int, int, frozenset[str]]:
+        """Return how the lines of the window make up batches; as before where that still is so, none if they do not."""
+        begun = self._lines - len(self._window) + 1
+        changes = {
+            name: [abs(after.get(name, 0.0) - before.get(name, 0.0)) for before, after in pairwise(self._window)]
+            for name in self._window[-1]
+        }
+
+        def begin(size: int, first: int, share: float) -> frozenset[str]:
+            starts = [place for place in range(len(self._window) - 1) if (begun + place + 1) % size == first]
+            return frozenset(name for name, change in changes.items() if _begins(change, starts, size) >= share)
+
+        if self._batch[2] and begin(*self._batch[:2], _LASTING) & self._batch[2]:
+            return self._batch
+        for size in _PERIODS:
+            for first in range(size):
+                names = begin(size, first, _SHARE)
+                if len(names) > 1:
+                    return size, first, names
+        return 1, 0, frozenset()
+
+
+def _begins(changes: list[float], starts: Sequence[int], size: int) -> float:
+    """Return the share of ``starts`` at which the change is larger than all others less than ``size`` lines away."""
+    whole = [place for place in starts if place >= size - 1 and place + size <= len(changes)]
+    around = [
+        (changes[place - size + 1 : place] + changes[place + 1 : place + size], changes[place]) for place in whole
+    ]
+    return sum(change > max(others) for others, change in around) / len(whole) if len(whole) >= _FEWEST else 0.0
+
+
+# Steps in their turn: what waits for counts from a GPU, and what came after it
+
+_MOST = 16
+"""The most that waits: after so many lines of one step they are judged as they are."""
+
+
+class Turn(NamedTuple):
+    """A log line and the step update that belongs to it."""
+
+    anomalies: AnomalyCounts
+    line: LineNumbers
+    update: StepUpdate | None
+    step: int
+    time: float
+    """Seconds since the epoch."""
+    timed: bool = True
+    """False if the time is not that of the line."""
+
+
+class Judged(NamedTuple):
+    """The verdict on a turn."""
+
+    verdict: Verdict
+    step: int
+    time: float
+
+
+class Turns:
+    """What one run is judged by, in the order in which it came. Only the thread that holds the lock of the store calls.
+
+    A turn that waits is judged when its counts have come, or else before the next step, or at the end.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._waiting: list[Callable[[], Judged | None]] = []
+        self._step = 0
+        """The step that waits."""
+
+    def __bool__(self) -> bool:
+        """Return True if something waits."""
+        return bool(self._waiting)
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._waiting = []
+
+    def take(self, turn: Turn, *, awaits: bool) -> list[Judged]:
+        """Judge what is due with this ``turn``; it waits itself if it ``awaits`` counts, or others of its step wait."""
+        over = self._waiting and (turn.step != self._step or len(self._waiting) >= _MOST)
+        due = self.due() if over else []
+        if awaits or self._waiting:
+            self._step = turn.step
+            self._waiting.append(partial(self._judge, turn))
+        else:
+            due.append(self._judge(turn))
+        return due
+
+    def evaluation(self, turn: Turn) -> list[Judged]:
+        """Judge what the evaluation of this ``turn`` showed, and leave its time out of the next step."""
+
+        def judge() -> Judged | None:
+            verdict = self._watch.evaluated(turn.time)
+            self._watch.pause(turn.time if turn.timed else nan)
+            return Judged(verdict, turn.step, turn.time) if verdict else None
+
+        if self._waiting:
+            self._waiting.append(judge)
+            return []
+        judged = judge()
+        return [judged] if judged else []
+
+    def note(
+        self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram], of: int, *, from_device: bool = False
+    ) -> None:
+        """Take what was counted in the step ``of``, or after it; what comes from a device is what a turn waits for."""
+        if from_device and self._waiting and of <= self._step:
+            self._watch.note(anomalies, seen, of=None if of == self._step else of)
+        else:
+            self._in_turn(partial(self._watch.note, anomalies, seen, of=of))
+
+    def due(self) -> list[Judged]:
+        """Judge what waits."""
+        waiting, self._waiting = self._waiting, []  # at once, as a signal handler may come here too
+        return [judged for judge in waiting if (judged := judge()) is not None]
+
+    def last(self, step: int, now: float) -> list[Judged]:
+        """Judge what waits and what came after it, as no other step will come."""
+        due = self.due()
+        if self._watch.pending:
+            due.append(self._judge(Turn(AnomalyCounts(), LineNumbers(), None, step, now)))
+        return due
+
+    def cut_short(self, step: int, now: float, phase: str) -> list[Judged]:
+        """Judge what waits, and the time since the last step, as `Watch.cut_short` does."""
+        due = self.due()
+        verdict = self._watch.cut_short(now, phase)
+        return due if verdict is None else [*due, Judged(verdict, step + 1, now)]
+
+    def _judge(self, turn: Turn) -> Judged:
+        anomalies, line, update, step, time, timed = turn
+        return Judged(self._watch.look(anomalies, line, update, step, time, timed=timed), step, time)
+
+    def _in_turn(self, act: Callable[[], None]) -> None:
+        if self._waiting:
+            self._waiting.append(act)
+        else:
+            act()

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from rlexporter.atomic_file import read_regular
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions.judge import Thresholds
-from rlexporter.conditions.signal_state import Factor
+from rlexporter.conditions.judge import Factor, Thresholds
 from rlexporter.conditions.watch import STALLED
 from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.sink import SAVE, STOP

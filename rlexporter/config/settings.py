@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 
 from rlexporter.catalog import buckets
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions.signal_state import Factor
+from rlexporter.conditions.judge import Factor
 from rlexporter.config import mapping, parsers
 from rlexporter.frameworks import WATCHED
 from rlexporter.model.condition import Severity

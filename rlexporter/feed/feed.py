@@ -20,8 +20,8 @@ from functools import partial
 from threading import RLock
 from typing import Any
 
-from rlexporter.conditions.turns import Judged, Turn, Turns
-from rlexporter.conditions.watch import ASIDE, Watch
+from rlexporter.conditions.view import ASIDE
+from rlexporter.conditions.watch import Judged, Turn, Turns, Watch
 from rlexporter.feed.builder import SnapshotBuilder, begin_conditions, mark_symptoms, write_checkpoint, write_verdict
 from rlexporter.feed.error_log import ErrorLog
 from rlexporter.feed.keys import clip

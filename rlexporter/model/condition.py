@@ -141,7 +141,7 @@ class Limit:
     value: float | Mapping[str, float]
     k_of_n: tuple[int, int] = (1, 1)
     learning: str = ""
-    """What explains a value beyond it: a name in `rlexporter.conditions.learning`, or nothing."""
+    """What explains a value beyond it: a name in `rlexporter.conditions.signals.ALLOWANCES`, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

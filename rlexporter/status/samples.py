@@ -9,7 +9,7 @@ from math import isfinite, isnan
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions import evidence
+from rlexporter.conditions import past
 from rlexporter.conditions.from_catalog import SIGNALS, sources
 from rlexporter.model.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ COUNTED = ("values", "reward functions", "keys")
 
 def quantity(value: float, unit: str, language: Language = ENGLISH) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `1 key`."""
-    if unit == evidence.UNIT:
+    if unit == past.UNIT:
         return language("a chance of 1 in 10^{power}", power=f"{value:.3g}")
     if unit == "fraction":
         return f"{100 * value:.4g} %"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions import evidence
+from rlexporter.conditions import past
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import promql
@@ -88,7 +88,7 @@ def _numbers(condition: Condition) -> str:
         return ""
     if unit == "fraction":
         return ": {{ $value | humanizePercentage }}" + _with("limit", ", limit {{ humanizePercentage . }}")
-    if unit == evidence.UNIT:
+    if unit == past.UNIT:
         limit = _with("limit", ", limit 1 in 10^{{ . }}")
         return f': a chance of {{{{ $value | printf "1 in 10^%.3g" }}}}{limit}'
     return _NUMBER

@@ -11,9 +11,8 @@ from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions import judge as judging
 from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNALS
-from rlexporter.conditions.judge import Judge
+from rlexporter.conditions.judge import Judge, SignalState
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.signal_state import SignalState
 from rlexporter.conditions.view import Memory, View
 from rlexporter.model.condition import Source
 from rlexporter.model.histogram import Histogram

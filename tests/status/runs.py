@@ -9,8 +9,7 @@ from rlexporter import recording
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
-from rlexporter.conditions.incidents import word
-from rlexporter.conditions.ranking import ranked
+from rlexporter.conditions.incidents import ranked, word
 from rlexporter.feed.builder import SnapshotBuilder, write_incidents
 from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity

@@ -265,7 +265,7 @@ def test_nothing_begins(
     judged = sum(s.metric.series == "rl_condition_judged" and v for s, v in exporter.snapshot.samples.items())
     (judge,) = judges
     pasts = {signal: judge.past(signal) for signal in ("reward", "entropy")}
-    went = ", ".join(f"{name} {median(p.first):.3g} -> {median(p.last(30)):.3g}" for name, p in pasts.items())
+    went = ", ".join(f"{name} {median(p.first):.3g} -> {median(p.values[-30:]):.3g}" for name, p in pasts.items())
     told = f"\ntrl {trl.__version__} {name}: {_steps(exporter):.0f} steps, {judged:.0f} conditions judged, {went}"
     with capsys.disabled():
         print(told, *began, sep="\n    ", flush=True)
@@ -275,7 +275,7 @@ def test_nothing_begins(
     assert errors(exporter) == 0
     assert _begun(exporter) == {}
     assert not run.solved or mean(pasts["reward"].first[:10]) < 0.3
-    assert not run.solved or mean(pasts["reward"].last(30)) >= 0.85
+    assert not run.solved or mean(pasts["reward"].values[-30:]) >= 0.85
 
 
 def _steps(exporter: Exporter) -> float:
