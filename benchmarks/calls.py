@@ -18,6 +18,8 @@ from rlexporter import Exporter
 
 _PACKAGE = f"{Path(rlexporter.__file__).parent}/"
 _STEPS = 120
+READS = "feed/log_lines.py"
+"""The file in which the first key of a line is read."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Way:
         """Return how often it goes from one file to another."""
         return sum(1 for _ in groupby(self.calls, lambda call: call[0])) - 1
 
-    def before(self, function: str) -> list[str]:
-        """Return the functions that are called before ``function``, each once."""
-        names = list(dict.fromkeys(name for _, name in self.calls))
-        return names[: names.index(function)]
+    def before(self, file: str) -> list[str]:
+        """Return the functions that are called before ``file`` is entered, each once."""
+        entered = next(place for place, (at, _) in enumerate(self.calls) if at == file)
+        return list(dict.fromkeys(name for _, name in self.calls[:entered]))
 
 
 def line(step: int) -> dict[str, float]:
@@ -93,7 +95,7 @@ def of_a_line() -> Way:
 
 if __name__ == "__main__":
     found = of_a_line()
-    before = found.before("LogLines.read")
+    before = found.before(READS)
     print(f"a line of {len(line(1))} keys: {len(found.calls)} calls, {len(found.files)} files, {found.changes} changes")
     print(f"before its first key is read: {len(before)} functions: {', '.join(before)}")
     for file in found.files:

@@ -17,7 +17,7 @@ from scripts.pack.markdown import table
 from scripts.setting_texts import DESCRIPTIONS, FOUND, LOGGERS_TEXT
 
 _TEXTS = Path(__file__).parent / "texts"
-_EXPORTER = ("start", "log", "observe", "end", "close", "name", "should_stop", "state", "url", "port", "snapshot", "run")
+_EXPORTER = "start log observe end close name should_stop state url port snapshot run".split()
 """What a user needs of an exporter, in the order of its life."""
 _FEW = 6
 """Fewer choices than these stand in the argument itself."""

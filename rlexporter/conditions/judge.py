@@ -1,6 +1,6 @@
 """Judges a run step by step: reads the signals, measures the limits, and reports which conditions begin and end.
 
-It has no state but its own bounded memory, and knows no store, clock or trainer. It runs once a step, mostly on the
+It has no state but its own bounded memory, and knows no feed, clock or trainer. It runs once a step, mostly on the
 training thread, so it computes what does not change only once. Below the judge stands what it knows of one signal.
 """
 

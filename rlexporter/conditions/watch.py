@@ -145,7 +145,10 @@ class Watch:
         """
         if of is not None and (seen or anomalies):
             self.checkpoints.late(of)
-        self._anomalies.add(anomalies)
+        for name, count in anomalies.nonfinite.items():
+            self._anomalies.nonfinite[name] += count
+        for name, count in anomalies.undefined.items():
+            self._anomalies.undefined[name] += count
         for series, counted in seen.items():
             have = self._seen.get(series)
             self._seen[series] = have + counted if have else counted
@@ -292,7 +295,7 @@ class Checkpoints:
     or at the end of the run, since another line may tell more of its own step; and it is taken back where something
     turns out to have begun by then. ``resumed``: the step of the checkpoint that the run continues; what the first
     verdict finds is taken to have come with it. ``horizon``: returns that of `GoodCheckpoints`. Only the thread that
-    holds the lock of the store may call a method; any thread may read `good`.
+    holds the lock of the feed may call a method; any thread may read `good`.
     """
 
     def __init__(self, resumed: int | None = None, horizon: Callable[[], int] = lambda: 0) -> None:
@@ -481,7 +484,7 @@ class Judged(NamedTuple):
 
 
 class Turns:
-    """What one run is judged by, in the order in which it came. Only the thread that holds the lock of the store calls.
+    """What one run is judged by, in the order in which it came. Only the thread that holds the lock of the feed calls.
 
     A turn that waits is judged when its counts have come, or else before the next step, or at the end.
     """

@@ -42,12 +42,6 @@ class AnomalyCounts:
     def __bool__(self) -> bool:
         return bool(self.nonfinite or self.undefined)
 
-    def add(self, other: AnomalyCounts) -> None:
-        """Add the counts of ``other``."""
-        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
-            for name, count in theirs.items():
-                mine[name] += count
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
