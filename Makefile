@@ -142,7 +142,7 @@ docs: ## build the site of docs/ and README.md into .work/site, warnings as erro
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
 	@echo "docs: .work/site/index.html"
 
-dist: ## build wheel and sdist, check them, install the wheel into an empty environment, write an SBOM (3 minutes)
+dist: ## build wheel and sdist, check them, use the wheel without torch and with it, write SBOMs (3 minutes)
 	@scripts/dist
 
 tools: ## unpack Prometheus 2 and 3 and a Chromium into .tools/ for the tests (Debian)

@@ -1,6 +1,6 @@
 """A PPO loop without any framework, watched by rlexporter: torch alone, a CPU, and half a minute.
 
-    pip install git+https://github.com/rlexporter/rlexporter
+    pip install 'rlexporter[torch] @ git+https://github.com/rlexporter/rlexporter'
     python own_loop.py
 
 The policy writes eight tokens out of sixteen, and is rewarded for each token 3. Nothing keeps its entropy up, so it

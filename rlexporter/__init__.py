@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.integrations.registry import register as _register
+from rlexporter.model.errors import TORCH as _TORCH
 from rlexporter.model.errors import SetupError
 from rlexporter.model.errors import needed_by as _needed_by
 from rlexporter.version import __version__
@@ -33,7 +34,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    with _needed_by(f"rlexporter.{name}", "torch transformers accelerate"):
+    with _needed_by(f"rlexporter.{name}", f"{_TORCH} transformers accelerate"):
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

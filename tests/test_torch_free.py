@@ -1,4 +1,4 @@
-"""A laptop that never had torch: `check`, `metrics` and `replay` run with what docs/install.md names, and no more.
+"""A laptop that never had torch: `pip install .` reads and serves there, and commands need what docs/install.md names.
 
 The environment is a real one, of links to distributions that are installed here: nothing is fetched, nothing pretended.
 """
@@ -11,6 +11,7 @@ import sys
 import venv
 from collections.abc import Iterable
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,14 @@ def _with_what_it_requires(names: Iterable[str]) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        required = [Requirement(each) for each in distribution(name).requires or ()]
-        waiting += [each.name for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+        waiting += _names(distribution(name).requires or ())
     return found
+
+
+def _names(requirements: Iterable[str]) -> list[str]:
+    """The names of those ``requirements`` that this Python needs, without extras."""
+    found = map(Requirement, requirements)
+    return [each.name for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
 
 
 def _laptop(folder: Path, names: Iterable[str]) -> Path:
@@ -57,6 +63,10 @@ def _laptop(folder: Path, names: Iterable[str]) -> Path:
 
 def _toml(path: Path) -> Any:
     return pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(path.read_text())
+
+
+def _project() -> Any:
+    return _toml(ROOT / "pyproject.toml")["project"]
 
 
 def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -161,26 +171,88 @@ def test_what_is_missing_is_said(bare: Path, tmp_path: Path) -> None:
     done = subprocess.run([str(bare), "-c", code], env={}, capture_output=True, text=True, check=False)
     attach, callback, tracker = done.stdout.splitlines()
     assert attach == "True"
-    assert callback.startswith("rlexporter.RLExporterCallback needs more: pip install torch ")
-    assert tracker.startswith("rlexporter.RLExporterTracker needs more: pip install torch ")
+    assert callback.startswith(f"rlexporter.RLExporterCallback needs more: pip install {errors.TORCH} transformers ")
+    assert tracker.startswith(f"rlexporter.RLExporterTracker needs more: pip install {errors.TORCH} transformers ")
     assert "SetupError: the endpoint needs more: pip install fastapi " in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_the_demo_without_torch() -> None:
     """With a TRL beside it, as `pip install --no-deps trl` leaves it."""
     code = "import sys; sys.modules['torch'] = None; import rlexporter.demo as demo; demo._check_trl = print; "
     code += "from rlexporter.commands.main import main; sys.exit(main(['demo', '--steps', '1', '--port', '0']))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert found.returncode == 2, found.stderr
-    assert "rlexporter: the demo of grpo needs more: pip install torch 'trl>=1.16' (" in found.stderr
-    assert "Traceback" not in found.stderr
+    said = f"rlexporter: the demo of grpo needs more: pip install {errors.TORCH} (No module named 'torch')\n"
+    assert found.stderr == said
+
+
+def test_what_the_plain_install_does(tmp_path: Path) -> None:
+    """In an environment with what pyproject.toml requires: `check`, and a bare exporter that is given arrays."""
+    python = _laptop(tmp_path, _names(_project()["dependencies"]))
+    assert _importable(python, *NEVER) == ["opentelemetry.sdk", "numpy"]
+    assert _run(python, "check", str(RUN)).returncode == 2
+    code = """if True:
+        import sys, urllib.request
+        import numpy
+        import rlexporter
+        with rlexporter.Exporter(run="light", port=0, linger=0) as exporter:
+            exporter.observe("policy_ratio", numpy.array([[0.5, 1.0], [1.5, 9.0]]), mask=numpy.array([[1, 1], [1, 0]]))
+            exporter.observe("policy_ratio", numpy.ones(5000, numpy.float32))
+            exporter.log({"reward": numpy.array([0.5, 1.5])}, step=1)
+            exporter.log({"reward": numpy.float32(0.25)}, step=2)
+            print(urllib.request.urlopen(f"{exporter.url}/metrics", timeout=600).read().decode())
+        try: rlexporter.attach(object())
+        except rlexporter.SetupError as error: print(error)
+        assert "torch" not in sys.modules
+    """
+    done = subprocess.run([str(python), "-c", code], env={}, capture_output=True, text=True, check=False, timeout=600)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    *scraped, said = done.stdout.splitlines()
+    assert 'rl_policy_ratio_dist_count{rank="0",run="light"} 5003.0' in scraped
+    assert 'rl_reward_mean{rank="0",run="light"} 0.25' in scraped
+    assert said == f"rlexporter.attach needs more: pip install {errors.TORCH} (No module named 'torch')"
+
+
+def test_transformers_without_torch() -> None:
+    """It can be loaded so, for its tokenizers: what `report_to` calls and `attach` say in one line what is missing."""
+    if find_spec("transformers") is None:
+        pytest.skip("needs transformers")
+    code = """if True:
+        import sys
+        sys.modules["torch"] = None
+        import rlexporter
+        from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+        for make in (INTEGRATION_TO_CALLBACK["rlexporter"], lambda: rlexporter.attach(object())):
+            try: make()
+            except rlexporter.SetupError as error: print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
+    assert done.stdout.splitlines() == [
+        f"rlexporter.{name} needs more: pip install {errors.TORCH} (No module named 'torch')"
+        for name in ("RLExporterCallback", "attach")
+    ], done.stderr
+
+
+def test_torch_is_an_extra() -> None:
+    """Of the same bound in both extras that bring it, and required by nothing else; the errors name it."""
+    project = _project()
+    extras = {
+        name: [each for each in needed if Requirement(each).name == "torch"]
+        for name, needed in project["optional-dependencies"].items()
+    }
+    assert {name: needed for name, needed in extras.items() if needed} == {
+        "demo": ["torch>=2.2"],
+        "torch": ["torch>=2.2"],
+    }
+    assert "torch" not in _with_what_it_requires(_names(project["dependencies"]))
+    assert f"'{project['name']}[torch]'" == errors.TORCH
+    assert f"pip install {errors.TORCH}" in INSTALL
 
 
 @pytest.mark.slow
 def test_the_page_names_what_is_required() -> None:
     """All dependencies, and the extra for OTLP as it must be typed, which is what a missing exporter says too."""
-    project = _toml(ROOT / "pyproject.toml")["project"]
+    project = _project()
     paragraph = INSTALL.split("It needs", 1)[1].split("sets no upper bounds", 1)[0]
     required = {Requirement(each).name for each in project["dependencies"]}
     assert set(re.findall(r"`([a-z0-9-]+)`", paragraph)) == required

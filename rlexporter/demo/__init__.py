@@ -11,7 +11,7 @@ from typing import Any
 
 from rlexporter.config.settings import Settings
 from rlexporter.demo.faults import KINDS, Fault
-from rlexporter.model.errors import SetupError, needed_by
+from rlexporter.model.errors import SetupError, needed_by, require_torch
 
 _VERSIONS = {
     "grpo": ((1, 0), None, "trl>=1.16"),
@@ -49,14 +49,15 @@ def _positive(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the demo; return the exit status.
 
-    Raises SetupError if no fitting TRL is installed, or the fault or the port is unusable.
+    Raises SetupError if torch or a fitting TRL is not installed, or the fault or the port is unusable.
     """
     algorithm, steps, port = options.algorithm, options.steps, options.port
     fault = Fault.parse(options.fault, algorithm, steps) if options.fault else None
     Settings.load({"port": port})
     _check_trl(algorithm)
+    require_torch(f"the demo of {algorithm}")
     print("loading torch, transformers and trl ...", flush=True)
-    with needed_by(f"the demo of {algorithm}", f"torch '{_VERSIONS[algorithm][-1]}'"):
+    with needed_by(f"the demo of {algorithm}", f"'{_VERSIONS[algorithm][-1]}'"):
         quiet()
         from rlexporter.demo import training
 

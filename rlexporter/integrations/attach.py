@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.adapters.trainer_facts import hyperparameters
 from rlexporter.config.settings import fitted
 from rlexporter.exporter import Exporter
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import SetupError, require_torch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,13 +32,14 @@ def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
     a rank that raises would leave the others waiting.
 
     Raises:
-        SetupError: a setting is unknown or unusable, a port is taken, or the object is no trainer.
+        SetupError: torch is missing, a setting is unknown or unusable, a port is taken, or the object is no trainer.
     """
     return attach_at(trainer, settings)
 
 
 def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = False) -> Exporter:
     """Attach as `attach` does; with ``fallback`` the next free port replaces a taken one for a single rank too."""
+    require_torch("rlexporter.attach")
     try:
         if hasattr(trainer, "callback_handler"):
             return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.config.settings import MAIN, Settings, fitted
 from rlexporter.exporter import Exporter
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import SetupError, require_torch
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts
 
@@ -32,10 +32,11 @@ class RLExporterCallback(RunCallback):
     ``settings`` are those of `rlexporter.Exporter`.
 
     Raises:
-        SetupError: a setting is unknown or unusable.
+        SetupError: torch is missing, or a setting is unknown or unusable.
     """
 
     def __init__(self, **settings: Unpack[SettingArguments]) -> None:
+        require_torch("rlexporter.RLExporterCallback")
         super().__init__(self._serve)
         self._follow(Settings.load(settings))
         self._settings = settings

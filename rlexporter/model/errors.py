@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 ENDPOINT = "fastapi uvicorn h11 prometheus-client"
 """The packages of the HTTP endpoint, as arguments of ``pip install``."""
@@ -15,6 +17,8 @@ NOTIFY = "'rlexporter[notify]'"
 """The extra with the package that sends messages."""
 TOP = "'rlexporter[top]'"
 """The extra with the package that draws in a terminal."""
+TORCH = "'rlexporter[torch]'"
+"""The extra with torch, which every trainer needs, and no reader of logs."""
 TENSORBOARD = "tensorboard"
 """The package that reads TensorBoard event files."""
 
@@ -35,3 +39,10 @@ def needed_by(what: str, install: str) -> Iterator[None]:
         if error.name is None or error.name.split(".")[0] == "rlexporter":
             raise
         raise SetupError(f"{what} needs more: pip install {install} ({error})") from error
+
+
+def require_torch(what: str) -> None:
+    """Raise SetupError if torch, which ``what`` needs, is not installed. This does not import it."""
+    with needed_by(what, TORCH):
+        if sys.modules.get("torch") is None and find_spec("torch") is None:
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")

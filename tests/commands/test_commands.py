@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,8 @@ def test_a_typing_error_gets_the_usage_of_its_command(
 
 def test_a_pipe_that_is_closed_is_no_error(tmp_path: Path) -> None:
     """As with `| head`: no traceback, and the status that a shell gives a command which ended so."""
-    command = f"{sys.executable} -m rlexporter metrics; echo $? > {tmp_path / 'status'}"
+    python, status = shlex.quote(sys.executable), shlex.quote(str(tmp_path / "status"))
+    command = f"{python} -m rlexporter metrics; echo $? > {status}"
     with subprocess.Popen(["sh", "-c", command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from tests.tools import ROOT, eventually
 SBATCH = ROOT / "deploy/slurm/train.sbatch"
 EXAMPLE = ROOT / "examples/slurm/grpo.sbatch"
 SRUN = """\
-#!PYTHON
 import signal, sys, time
 from rlexporter import Exporter
 print(*sys.argv[1:], flush=True)
@@ -38,7 +38,9 @@ def job(
     folder: Path, rounds: int = 3000, variables: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """The running script, and the folder of targets."""
-    (folder / "srun").write_text(SRUN.replace("PYTHON", sys.executable).replace("ROUNDS", str(rounds)))
+    (folder / "srun.py").write_text(SRUN.replace("ROUNDS", str(rounds)))
+    python = shlex.quote(sys.executable)  # whose folder may have a blank in its name: no line with #! can have it
+    (folder / "srun").write_text(f'#!/bin/sh\nexec {python} {shlex.quote(str(folder / "srun.py"))} "$@"\n')
     (folder / "srun").chmod(0o755)
     environment = {
         "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",

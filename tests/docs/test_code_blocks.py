@@ -53,7 +53,7 @@ LISTED = {
     r"make demo-ppo\b": "tests/versions trains with that environment",
     r"make (demo|test|test-all|check|stack)( |$)": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
     r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
-    r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
+    r"pip install (\.|'\.\[torch\]')$": "`make dist` installs the wheel into empty environments, and uses it",
     r"docker compose (--profile broken )?up -d$": "no engine; tests/deploy/test_docker.py asks Compose",
     r"kubectl get prometheus -A ": "no cluster",
     r"cp pack/grafana/alerting/\*.yml ": "no Grafana; tests/alerts/test_grafana_alerting.py has what the files say",

@@ -145,10 +145,10 @@ _ALERT = "RLRewardNonFinite"
 
 @pytest.fixture
 def bin_folder(tmp_path: Path, clone: Path) -> Iterator[Path]:
-    """The programs of an environment with the wheel and TRL, which `scripts/setup` makes as it does for `make dist`."""
+    """The programs of an environment with wheel, torch and TRL, set up by `scripts/setup` as it is for `make dist`."""
     wheels.build(clone / "dist")
     env = tmp_path / "env"
-    for command in (f"scripts/setup wheel {env}", f"{{uv}} pip install --quiet --python {env}/bin/python trl"):
+    for command in (f"scripts/setup wheel-torch {env}", f"{{uv}} pip install --quiet --python {env}/bin/python trl"):
         uv = shutil.which("uv") or clone / ".work/uv/bin/uv"
         done = run(clone, *command.format(uv=uv).split(), seconds=3000)
         assert done.returncode == 0, done.stdout + done.stderr

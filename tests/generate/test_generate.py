@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def test_what_to_do_next_works(said: tuple[Path, str]) -> None:
     assert [line.split()[0] for line in commands] == ["promtool", "amtool", "cp", "cp", "kubectl"]
     for line in commands:
         name, rest = line.strip().split(" ", 1)
-        assert str(out) in printed("/bin/sh", "-c", f"{programs[name]} {rest}")
+        assert str(out) in printed("/bin/sh", "-c", f"{shlex.quote(str(programs[name]))} {rest}")
 
 
 @pytest.mark.slow
