@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import Field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import rlexporter
 from rlexporter.commands import main
-from rlexporter.config.settings import FROM, Settings
+from rlexporter.config.settings import FROM, FROM_TEXT, Settings
 from scripts.pack.markdown import table
-from scripts.setting_texts import DESCRIPTIONS, FOUND, LOGGERS_TEXT
 
 _TEXTS = Path(__file__).parent / "texts"
 _EXPORTER = ("start", "log", "observe", "end", "close", "name", "should_stop", "state", "url", "port", "snapshot")
@@ -30,18 +32,23 @@ def pages() -> dict[str, str]:
 
 def settings() -> str:
     """Return a table of all settings: argument, variable, default, and what each is for."""
-    known = {each.name: each for each in fields(Settings)}
-    rows = [(f"`{name}`", _variable(known[name]), _default(known[name]), text) for name, text in DESCRIPTIONS.items()]
-    rows.append(("", f"`{FROM}`", "", LOGGERS_TEXT))
+    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(Settings))).body
+    assert isinstance(declared, ast.ClassDef)
+    texts = {
+        ast.unparse(field.target): _plain(ast.literal_eval(text.value))
+        for field, text in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+    rows = [
+        (f"`{field.name}`", f"`{field.metadata['env']}`", _default(field), texts[field.name])
+        for field in fields(Settings)
+    ]
+    rows.append(("", f"`{FROM}`", "", FROM_TEXT))
     return _page("settings.md", table(("Argument", "Variable", "Default", "What it is for"), rows))
 
 
-def _variable(field: Field[Any]) -> str:
-    return f"`{field.metadata['env']}`"
-
-
 def _default(field: Field[Any]) -> str:
-    if field.name in FOUND:
+    if field.metadata["found"]:
         return "found"
     if field.default is True:
         return "`on`"

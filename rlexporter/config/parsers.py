@@ -17,6 +17,7 @@ from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.signal_state import Factor
 from rlexporter.conditions.watch import STALLED
 from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.incident import Incident
 from rlexporter.model.sink import SAVE, STOP
 
 if sys.version_info >= (3, 11):
@@ -24,6 +25,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+Act = Callable[[Incident], object]
+"""A function that is called with each critical incident, and returns "save", "stop", both in a list, or None."""
 MAX_STATIC_LABELS = 8
 ON = "on"
 

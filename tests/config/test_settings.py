@@ -8,7 +8,8 @@ import re
 import pytest
 
 from rlexporter.config import settings
-from rlexporter.config.settings import DEFAULT_PORT, SettingArguments, Settings, fitted
+from rlexporter.config.arguments import SettingArguments
+from rlexporter.config.settings import DEFAULT_PORT, Settings, fitted
 from rlexporter.model.errors import SetupError
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.config.settings import SettingArguments, Settings
+from rlexporter.config.arguments import SettingArguments
+from rlexporter.config.settings import Settings
 from tests import wheels
 from tests.programs import require_node
 
