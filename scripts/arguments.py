@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
+from typing import Any
 
-from rlexporter.config.settings import Settings
+from rlexporter.config.settings import Group, Settings, argument
 
 PATH = "rlexporter/config/arguments.py"
 _HEAD = '''\
@@ -17,9 +18,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypedDict
 
 from rlexporter.config.parsers import Act
+'''
+_GROUP = '''
+
+@dataclass(frozen=True, slots=True)
+class {group.name}:
+    """Argument ``{group.argument}``: {group.text}
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
 '''
 _ARGUMENTS = '''
 
@@ -29,7 +41,31 @@ class SettingArguments(TypedDict, total=False):
 '''
 
 
+def groups() -> dict[Group, list[Field[Any]]]:
+    """Return the groups with their members, in the order of the settings."""
+    members: dict[Group, list[Field[Any]]] = {}
+    for setting in fields(Settings):
+        if setting.metadata["group"]:
+            members.setdefault(setting.metadata["group"], []).append(setting)
+    return members
+
+
 def module() -> str:
-    """Return the text of the module: the arguments with their types."""
-    types = (f"    {setting.name}: {setting.metadata['takes']} | None\n" for setting in fields(Settings))
-    return "".join((_HEAD, _ARGUMENTS, *types))
+    """Return the text of the module: a class for each group, and the arguments with their types."""
+    types: dict[str, str] = {}
+    for setting in fields(Settings):
+        group, takes = setting.metadata["group"], setting.metadata["takes"]
+        if group:
+            takes = f"{takes} | {group.name}" if group.plain else group.name
+        types.setdefault(argument(setting), takes)  # the first member is the one that may be given alone
+    parts = [_HEAD]
+    for group, settings in groups().items():
+        parts.append(_GROUP.format(group=group))
+        for setting in settings:
+            default = "None" if setting.repr else "field(default=None, repr=False)"
+            parts.append(f"    {setting.metadata['member']}: {setting.metadata['takes']} | None = {default}\n")
+            if setting.metadata["member"] == group.plain:
+                parts.append("    _: KW_ONLY\n")
+    parts.append(_ARGUMENTS)
+    parts.extend(f"    {name}: {takes} | None\n" for name, takes in types.items())
+    return "".join(parts)

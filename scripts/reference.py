@@ -15,7 +15,8 @@ from typing import Any
 
 import rlexporter
 from rlexporter.commands import main
-from rlexporter.config.settings import FROM, FROM_TEXT, Settings
+from rlexporter.config.settings import FROM, FROM_TEXT, Settings, argument
+from scripts import arguments
 from scripts.pack.markdown import table
 
 _TEXTS = Path(__file__).parent / "texts"
@@ -31,7 +32,7 @@ def pages() -> dict[str, str]:
 
 
 def settings() -> str:
-    """Return a table of all settings: argument, variable, default, and what each is for."""
+    """Return a table of all settings: argument, member of its group, variable, default, and what each is for."""
     (declared,) = ast.parse(textwrap.dedent(inspect.getsource(Settings))).body
     assert isinstance(declared, ast.ClassDef)
     texts = {
@@ -39,12 +40,13 @@ def settings() -> str:
         for field, text in pairwise(declared.body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
-    rows = [
-        (f"`{field.name}`", f"`{field.metadata['env']}`", _default(field), texts[field.name])
-        for field in fields(Settings)
-    ]
-    rows.append(("", f"`{FROM}`", "", FROM_TEXT))
-    return _page("settings.md", table(("Argument", "Variable", "Default", "What it is for"), rows))
+    rows = []
+    for field in fields(Settings):
+        group, member, env = (field.metadata[name] for name in ("group", "member", "env"))
+        of_group = f"`{group.name}.{member}`" if group else ""
+        rows.append((f"`{argument(field)}`", of_group, f"`{env}`", _default(field), texts[field.name]))
+    rows.append(("", "", f"`{FROM}`", "", FROM_TEXT))
+    return _page("settings.md", table(("Argument", "Member", "Variable", "Default", "What it is for"), rows))
 
 
 def _default(field: Field[Any]) -> str:
@@ -133,6 +135,12 @@ def python() -> str:
     parts += [_documented(f"exporter.{name}", getattr(exporter, name), "###") for name in _EXPORTER]
     for name in ("RLExporterCallback", "RLExporterTracker", "SetupError"):
         parts.append(_documented(f"rlexporter.{name}", getattr(rlexporter, name)))
+    for group, settings in arguments.groups().items():  # not of the classes, which may be about to be generated
+        members = [each.metadata["member"] for each in settings]
+        if group.plain:
+            members.insert(1, "*")
+        call = f"rlexporter.{group.name}({', '.join(members)})"
+        parts.append(f"## {group.name}\n\n```\n{call}\n```\n\nArgument `{group.argument}`: {group.text}\n")
     return _page("python.md", "\n".join(parts))
 
 

@@ -7,9 +7,84 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypedDict
 
 from rlexporter.config.parsers import Act
+
+
+@dataclass(frozen=True, slots=True)
+class TLS:
+    """Argument ``tls``: the files of TLS.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    cert_file: str | os.PathLike[str] | None = None
+    key_file: str | os.PathLike[str] | None = None
+    client_ca_file: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Argument ``discovery``: the folder for a target file of Prometheus, and the address in it.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    folder: str | os.PathLike[str] | None = None
+    _: KW_ONLY
+    advertise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Argument ``notify``: where messages go, and of what.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    addresses: Sequence[str] | str | None = field(default=None, repr=False)
+    _: KW_ONLY
+    warnings: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OnCritical:
+    """Argument ``on_critical``: what to do when something critical begins, for which conditions, and when.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    orders: str | Sequence[str] | Act | None = None
+    _: KW_ONLY
+    only: str | Sequence[str] | None = None
+    patience: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """Argument ``state_file``: the file of the last state, and how old it may be, in seconds.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    path: bool | str | os.PathLike[str] | None = None
+    _: KW_ONLY
+    interval: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Argument ``rank``: the rank of this process, its rank on this machine, and the number of ranks.
+
+    docs/settings.md describes the members. For one that is None its variable counts, else its default.
+    """
+
+    rank: int | None = None
+    _: KW_ONLY
+    local: int | None = None
+    world_size: int | None = None
 
 
 class SettingArguments(TypedDict, total=False):
@@ -21,23 +96,16 @@ class SettingArguments(TypedDict, total=False):
     port: int | None
     ranks: Literal["main", "timings", "all"] | None
     token_file: str | os.PathLike[str] | None
-    tls_cert_file: str | os.PathLike[str] | None
-    tls_key_file: str | os.PathLike[str] | None
-    tls_client_ca_file: str | os.PathLike[str] | None
+    tls: TLS | None
     otlp: bool | str | None
-    discovery_dir: str | os.PathLike[str] | None
-    advertise: str | None
-    notify: Sequence[str] | str | None
-    notify_warnings: bool | None
-    on_critical: str | Sequence[str] | Act | None
-    on_critical_for: str | Sequence[str] | None
-    on_critical_patience: int | None
+    discovery: str | os.PathLike[str] | Discovery | None
+    notify: Sequence[str] | str | Notify | None
+    on_critical: str | Sequence[str] | Act | OnCritical | None
     keep_good: bool | None
     report: bool | None
     completions: int | None
     compare: bool | str | os.PathLike[str] | None
-    state_file: bool | str | os.PathLike[str] | None
-    state_interval: float | None
+    state_file: bool | str | os.PathLike[str] | StateFile | None
     linger: float | None
     labels: Mapping[str, str] | str | None
     thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
@@ -45,6 +113,4 @@ class SettingArguments(TypedDict, total=False):
     map: Mapping[str, str] | str | os.PathLike[str] | None
     record: str | os.PathLike[str] | None
     max_keys: int | None
-    rank: int | None
-    local_rank: int | None
-    world_size: int | None
+    rank: int | Rank | None
