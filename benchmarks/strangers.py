@@ -18,6 +18,7 @@ import trustme
 
 from benchmarks.measure import cpu_of
 from benchmarks.pages import running
+from rlexporter import TLS
 
 if TYPE_CHECKING:
     from rlexporter import Exporter
@@ -221,7 +222,7 @@ def secured() -> Iterator[tuple[dict[str, Any], str]]:
         Path(f"{folder}/own").chmod(0o600)
         token.touch(0o600)
         token.write_text("s3cret")
-        yield {"token_file": str(token), "tls_cert_file": f"{folder}/own"}, f"{folder}/authority"
+        yield {"token_file": str(token), "tls": TLS(f"{folder}/own")}, f"{folder}/authority"
 
 
 def attacked(port: int, attack: str, address: str) -> contextlib.AbstractContextManager[None]:

@@ -14,14 +14,29 @@ from rlexporter.model.errors import needed_by as _needed_by
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
+    from rlexporter.config.arguments import TLS, Discovery, Notify, OnCritical, Rank, StateFile
     from rlexporter.exporter import Exporter
     from rlexporter.integrations.attach import attach
     from rlexporter.integrations.callback import RLExporterCallback
     from rlexporter.integrations.tracker import RLExporterTracker
 
-__all__ = ["Exporter", "RLExporterCallback", "RLExporterTracker", "SetupError", "__version__", "attach"]
+__all__ = [
+    "TLS",
+    "Discovery",
+    "Exporter",
+    "Notify",
+    "OnCritical",
+    "RLExporterCallback",
+    "RLExporterTracker",
+    "Rank",
+    "SetupError",
+    "StateFile",
+    "__version__",
+    "attach",
+]
 
 _HOMES = {
+    **dict.fromkeys(("TLS", "Discovery", "Notify", "OnCritical", "Rank", "StateFile"), "config.arguments"),
     "Exporter": "exporter",
     "RLExporterCallback": "integrations.callback",
     "RLExporterTracker": "integrations.tracker",

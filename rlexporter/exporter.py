@@ -25,7 +25,7 @@ from rlexporter.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rlexporter.config.settings import SettingArguments
+    from rlexporter.config.arguments import SettingArguments
     from rlexporter.endpoint.auth import Guards
     from rlexporter.endpoint.connections import Listener
     from rlexporter.endpoint.endpoint import Server

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexporter.catalog.metrics import CATALOG
-from scripts import pack, reference
+from scripts import arguments, pack, reference
 from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
@@ -19,6 +19,7 @@ def files() -> dict[str, str]:
     """Return the generated texts, by path below the root of the repository."""
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
+        arguments.PATH: arguments.module(),
         **reference.pages(),
         **pack.files(),
     }

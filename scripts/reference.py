@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import Field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import rlexporter
 from rlexporter.commands import main
-from rlexporter.config.settings import FROM, Settings
+from rlexporter.config.settings import FROM, FROM_TEXT, Settings, argument
+from scripts import arguments
 from scripts.pack.markdown import table
-from scripts.setting_texts import DESCRIPTIONS, FOUND, LOGGERS_TEXT
 
 _TEXTS = Path(__file__).parent / "texts"
 _EXPORTER = "start log observe end close name should_stop state url port snapshot run".split()
@@ -29,19 +32,25 @@ def pages() -> dict[str, str]:
 
 
 def settings() -> str:
-    """Return a table of all settings: argument, variable, default, and what each is for."""
-    known = {each.name: each for each in fields(Settings)}
-    rows = [(f"`{name}`", _variable(known[name]), _default(known[name]), text) for name, text in DESCRIPTIONS.items()]
-    rows.append(("", f"`{FROM}`", "", LOGGERS_TEXT))
-    return _page("settings.md", table(("Argument", "Variable", "Default", "What it is for"), rows))
-
-
-def _variable(field: Field[Any]) -> str:
-    return f"`{field.metadata['env']}`"
+    """Return a table of all settings: argument, member of its group, variable, default, and what each is for."""
+    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(Settings))).body
+    assert isinstance(declared, ast.ClassDef)
+    texts = {
+        ast.unparse(field.target): _plain(ast.literal_eval(text.value))
+        for field, text in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+    rows = []
+    for field in fields(Settings):
+        group, member, env = (field.metadata[name] for name in ("group", "member", "env"))
+        of_group = f"`{group.name}.{member}`" if group else ""
+        rows.append((f"`{argument(field)}`", of_group, f"`{env}`", _default(field), texts[field.name]))
+    rows.append(("", "", f"`{FROM}`", "", FROM_TEXT))
+    return _page("settings.md", table(("Argument", "Member", "Variable", "Default", "What it is for"), rows))
 
 
 def _default(field: Field[Any]) -> str:
-    if field.name in FOUND:
+    if field.metadata["found"]:
         return "found"
     if field.default is True:
         return "`on`"
@@ -126,6 +135,12 @@ def python() -> str:
     parts += [_documented(f"exporter.{name}", getattr(exporter, name), "###") for name in _EXPORTER]
     for name in ("RLExporterCallback", "RLExporterTracker", "SetupError"):
         parts.append(_documented(f"rlexporter.{name}", getattr(rlexporter, name)))
+    for group, settings in arguments.groups().items():  # not of the classes, which may be about to be generated
+        members = [each.metadata["member"] for each in settings]
+        if group.plain:
+            members.insert(1, "*")
+        call = f"rlexporter.{group.name}({', '.join(members)})"
+        parts.append(f"## {group.name}\n\n```\n{call}\n```\n\nArgument `{group.argument}`: {group.text}\n")
     return _page("python.md", "\n".join(parts))
 
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import rlexporter
-from rlexporter import Exporter, SetupError
+from rlexporter import TLS, Exporter, SetupError
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.playback import played
 from rlexporter.model.snapshot import RunState
@@ -120,13 +120,13 @@ def _never_answer(server: Any) -> None:
 @pytest.mark.parametrize(
     ("broken", "value", "said"),
     [
-        ("discovery_dir", "{missing}", r"cannot write target files to .*file: .*RLEXPORTER_DISCOVERY_DIR"),
+        ("discovery", "{missing}", r"cannot write target files to .*file: .*RLEXPORTER_DISCOVERY_DIR"),
         (
             "state_file",
             "{missing}",
             r"cannot keep the state in .*file: .* \(argument state_file, RLEXPORTER_STATE_FILE",
         ),
-        ("tls_cert_file", "{missing}", "Not a directory .argument tls_cert_file"),
+        ("tls", "{missing}", r"Not a directory .argument TLS\(cert_file="),
         ("otlp", "collector:4318", "begin with http://"),
         ("server", "", "did not start"),
     ],
@@ -137,8 +137,9 @@ def test_a_start_that_fails_leaves_nothing(
     """No thread, no open file and no target file, whatever failed; with the mended setting it starts, and records."""
     recording, targets = tmp_path / "run.jsonl", tmp_path / "targets"
     (tmp_path / "missing").write_text("a file where a folder should be")
-    mended: dict[str, Any] = {"port": 0, "record": str(recording), "discovery_dir": str(targets)}
-    wrong = {} if broken == "server" else {broken: value.format(missing=tmp_path / "missing" / "file")}
+    mended: dict[str, Any] = {"port": 0, "record": str(recording), "discovery": str(targets)}
+    given = value.format(missing=tmp_path / "missing" / "file")
+    wrong = {} if broken == "server" else {broken: TLS(given) if broken == "tls" else given}
     exporter = Exporter(**mended | wrong)
     before = shutdown.live()
     with monkeypatch.context() as patch:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlexporter.atomic_file import write_whole
+from rlexporter.config.arguments import Rank
 from rlexporter.config.settings import Settings
 from rlexporter.feed.feed import Feed
 from rlexporter.model.errors import SetupError
@@ -258,7 +259,7 @@ def played(recording: Recording, given: Mapping[str, Any], see: Callable[[Run], 
 
 def settings(recording: Recording) -> dict[str, Any]:
     """Return the settings of the recorded process; the environment of this process is ignored."""
-    return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
+    return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": Rank(0, world_size=1)}
 
 
 def feed(into: Feed, event: Event, *, timed: bool = True) -> None:

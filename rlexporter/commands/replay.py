@@ -19,6 +19,7 @@ from rlexporter import recording
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.commands import playback
 from rlexporter.commands.playback import Player
+from rlexporter.config.arguments import Rank
 from rlexporter.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import TEXT, needed_by
@@ -132,7 +133,7 @@ def _serve_saved_state(kept: SavedState, options: argparse.Namespace) -> None:
     Raises SetupError as `_serve`.
     """
     labels = kept.snapshot.labels
-    exporter = _served_alone(run=labels.get("run"), rank=0, world_size=1, port=options.port)
+    exporter = _served_alone(run=labels.get("run"), rank=Rank(0, world_size=1), port=options.port)
     playback.restore(exporter._run, kept)
     with _shown(exporter) as display:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.commands.playback import Follower
+from rlexporter.config.arguments import Rank
 from rlexporter.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
     Raises SetupError if the log cannot be followed, or the address is not available.
     """
     source = growing.source(options.file)
-    exporter = Exporter(run=options.run, algorithm=options.algorithm or None, rank=0, world_size=1, port=options.port)
+    rank = Rank(0, world_size=1)
+    exporter = Exporter(run=options.run, algorithm=options.algorithm or None, rank=rank, port=options.port)
     # The environment may be that of the training: its recording, and its last state, are not ours to write over.
     exporter._run.settings = replace(exporter._run.settings, record=None, state_file="")
     try:

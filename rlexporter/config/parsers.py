@@ -16,6 +16,7 @@ from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions.judge import Factor, Thresholds
 from rlexporter.conditions.watch import STALLED
 from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.incident import Incident
 from rlexporter.model.sink import SAVE, STOP
 
 if sys.version_info >= (3, 11):
@@ -23,6 +24,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+Act = Callable[[Incident], object]
+"""A function that is called with each critical incident, and returns "save", "stop", both in a list, or None."""
 MAX_STATIC_LABELS = 8
 ON = "on"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from rlexporter.config.settings import SettingArguments
+from rlexporter.config.arguments import SettingArguments
 from rlexporter.demo import tiny, trainers
 from rlexporter.demo.faults import STALLED_SECONDS, Fault
 from rlexporter.demo.injection import Injection

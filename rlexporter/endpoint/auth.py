@@ -69,7 +69,8 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
         context = _tls_context(cert, key, client_ca, failed)
     elif key or client_ca:
         raise SetupError(
-            f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"
+            f"{key or client_ca} is of no use without a certificate (argument TLS(cert_file=...), "
+            "RLEXPORTER_TLS_CERT_FILE)"
         )
     advertised = _name(settings.advertise or "") if is_loopback(settings.host) else None
     return Guards(token, context, advertised)
@@ -206,7 +207,8 @@ def _is_key(text: bytes) -> bool:
 
 def _unusable(path: str, setting: str, reason: str) -> SetupError:
     """Return the error for the file at ``path``, which ``setting`` names."""
-    return SetupError(f"cannot use {path}: {reason} (argument {setting}, RLEXPORTER_{setting.upper()})")
+    argument = re.sub(r"^tls_(\w+)", r"TLS(\1=...)", setting)
+    return SetupError(f"cannot use {path}: {reason} (argument {argument}, RLEXPORTER_{setting.upper()})")
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:

@@ -16,7 +16,7 @@ from rlexporter.model.errors import SetupError, require_torch
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rlexporter.config.settings import SettingArguments
+    from rlexporter.config.arguments import SettingArguments
 
 _LEGACY = ("step", "log_stats", "config", "accelerator")
 """Attributes by which a trainer without callbacks is known: PPO up to trl 0.11."""

@@ -18,7 +18,7 @@ from rlexporter.model.step import RunFacts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rlexporter.config.settings import SettingArguments
+    from rlexporter.config.arguments import SettingArguments
 
 made: weakref.WeakSet[RLExporterCallback] = weakref.WeakSet()
 """The callbacks of this process: where there is one, lines that loggers get are not read as well."""

@@ -57,7 +57,7 @@ def announcer(
         file.write()
     except OSError as error:
         raise SetupError(
-            f"cannot write target files to {settings.discovery_dir}: {error.strerror} (argument discovery_dir, "
+            f"cannot write target files to {settings.discovery_dir}: {error.strerror} (argument discovery, "
             "RLEXPORTER_DISCOVERY_DIR)"
         ) from None
     return Ticker("discovery", FRESH_SECONDS, file.write, failed, last=file.remove)

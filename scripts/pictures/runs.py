@@ -17,6 +17,7 @@ import yaml
 
 from rlexporter import recording
 from rlexporter.commands.playback import feed
+from rlexporter.config.arguments import Rank
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs.prometheus import Backfill
@@ -101,7 +102,7 @@ def history(told: Planned) -> Iterator[bytes]:
     start = END - told.minutes * 60
     pace, last = (told.minutes - told.ended) * 60 / max(each.step for each in events), 0
     clock = [start]
-    settings = {"run": told.name, "rank": 0, "world_size": 1, "algorithm": found.facts.algorithm}
+    settings = {"run": told.name, "rank": Rank(0, world_size=1), "algorithm": found.facts.algorithm}
     labels = {"team": told.team} if told.team else {}
     run = Run(Settings.load({**settings, "labels": labels}), clock=lambda: clock[0])
     run.prepare(replace(found.facts, info={**found.facts.info, "torch": ""}))

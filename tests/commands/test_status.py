@@ -10,11 +10,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import TLS, Exporter
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.commands import status, top
 from rlexporter.commands.main import main
@@ -164,12 +164,8 @@ def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = authority.issue_cert("127.0.0.1")
     names = {"ca": authority.cert_pem, "cert": own.cert_chain_pems[0], "key": own.private_key_pem}
     files = {name: str(put(tmp_path / name, blob.bytes())) for name, blob in names.items()}
-    serving: dict[str, Any] = {
-        "tls_cert_file": files["cert"],
-        "tls_key_file": files["key"],
-        "tls_client_ca_file": files["ca"],
-    }
-    with Exporter(run="test", port=0, linger=0, **serving) as exporter:
+    tls = TLS(files["cert"], files["key"], files["ca"])
+    with Exporter(run="test", port=0, linger=0, tls=tls) as exporter:
         url = exporter.url or ""
         capsys.readouterr()
         assert main(["status", url]) == 3

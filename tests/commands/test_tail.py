@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import pytest
 
+from rlexporter import Rank
 from rlexporter.commands import main, playback
 from rlexporter.commands.playback import Follower
 from rlexporter.config.settings import Settings
@@ -43,7 +44,7 @@ class _Log:
         self.now = 2e9
         monkeypatch.setattr(playback, "time", self)
         self.damage: list[str] = []
-        self.run = Run(Settings.load({"rank": 0, "world_size": 1}, {}))
+        self.run = Run(Settings.load({"rank": Rank(0, world_size=1)}, {}))
         self._stream = Stream(path, "", lambda error: self.damage.append(str(error)))
         self.player = Follower(self.run, self._stream)
 

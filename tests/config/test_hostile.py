@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import TLS, Discovery, Exporter, Notify, OnCritical, Rank, StateFile
 from rlexporter.config import mapping
 from rlexporter.config.settings import Settings, fitted
 from rlexporter.model.errors import SetupError
@@ -141,27 +141,42 @@ HOSTILE: dict[str, Any] = {
     "an object": object(),
 }
 PARSED = (
-    *("port", "linger", "labels", "max_keys", "thresholds", "buckets", "map", "ranks", "notify", "on_critical_for"),
-    *("on_critical_patience", "keep_good", "report", "completions", "state_interval", "rank"),
-    *("token_file", "record", "discovery_dir"),
+    *("port", "linger", "labels", "max_keys", "thresholds", "buckets", "map", "ranks", "notify", "rank"),
+    *("keep_good", "report", "completions", "token_file", "record"),
 )
+MEMBERS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "tls_cert_file": ("tls, cert_file", lambda value: TLS(value)),
+    "discovery_dir": ("discovery, folder", lambda value: Discovery(value)),
+    "notify": ("notify, addresses", lambda value: Notify(value)),
+    "on_critical_for": ("on_critical, only", lambda value: OnCritical(only=value)),
+    "on_critical_patience": ("on_critical, patience", lambda value: OnCritical(patience=value)),
+    "state_interval": ("state_file, interval", lambda value: StateFile(interval=value)),
+    "world_size": ("rank, world_size", lambda value: Rank(world_size=value)),
+}
+"""Settings in a group: what an error calls them, and how they are given."""
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_argument(value: Any) -> None:
     """It is a SetupError of few words, or a value that the setting may have: a name may look like anything."""
-    for name in PARSED:
-        found, said = _loaded(name, value)
+    given = [(name, name, name, value) for name in PARSED]
+    given += [(name, said.partition(",")[0], said, group(value)) for name, (said, group) in MEMBERS.items()]
+    for name, argument, called, each in given:
+        try:
+            found, said = getattr(Settings.load({argument: each}, {}), name), ""
+        except SetupError as error:
+            found, said = None, str(error)
         assert len(said) < 2000
-        assert said.startswith(f"argument {name}") or isinstance(found, (str, int, float, tuple, dict)), name
+        assert said.startswith(f"argument {called}") or isinstance(found, (str, int, float, tuple, dict)), name
 
 
-def _loaded(name: str, value: Any) -> tuple[object, str]:
-    """What becomes of a setting: its value, or why it has none."""
-    try:
-        return getattr(Settings.load({name: value}, {}), name), ""
-    except SetupError as error:
-        return None, str(error)
+@pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_group(value: Any) -> None:
+    """What is no group is refused where only a group will do."""
+    with pytest.raises(
+        SetupError, match=r"^argument tls=.* is not usable: must be rlexporter.TLS\(cert_file, key_file, "
+    ):
+        Settings.load({"tls": value}, {})
 
 
 def test_a_text_with_a_mind_of_its_own_is_a_text() -> None:
@@ -172,13 +187,13 @@ def test_a_text_with_a_mind_of_its_own_is_a_text() -> None:
 
 
 @pytest.mark.parametrize("planted", UNREADABLE)
-@pytest.mark.parametrize("setting", ["thresholds", "map", "compare", "token_file", "tls_cert_file"])
+@pytest.mark.parametrize("setting", ["thresholds", "map", "compare", "token_file", "tls"])
 def test_a_file_that_is_none(tmp_path: Path, planted: str, setting: str) -> None:
     """It is said what it is, at once: also of a pipe to which nobody writes."""
     path = tmp_path / "given.toml"
     UNREADABLE[planted][1](path)
     with pytest.raises(SetupError, match="not a regular file"):
-        Exporter(run="r", port=0, **{setting: path}).start()  # type: ignore[arg-type]
+        Exporter(run="r", port=0, **{setting: TLS(path) if setting == "tls" else path}).start()  # type: ignore[arg-type]
     variable = {"thresholds": "RLEXPORTER_THRESHOLDS", "map": "RLEXPORTER_MAP"}.get(setting)
     if variable:
         with pytest.raises(SetupError, match=f"environment variable {variable}=.* not a regular file"):
@@ -225,7 +240,7 @@ def test_a_host_that_is_none(host: str) -> None:
 def test_a_port_above_the_last_one() -> None:
     """That of the second rank on a machine, where the first has the last."""
     with pytest.raises(SetupError, match="there is no port 65536"):
-        Exporter(run="r", port=65535, rank=1, local_rank=1, ranks="all").start()
+        Exporter(run="r", port=65535, rank=Rank(1, local=1), ranks="all").start()
 
 
 @pytest.mark.parametrize("limit", [float("inf"), 1e300, float("nan"), -1.0])
@@ -253,7 +268,7 @@ def test_a_map_of_many_keys() -> None:
 @pytest.mark.parametrize("run", ["na\udcffme", "\ud800", "x" * 100_000, "\0"])
 def test_a_name_of_any_kind_has_a_target_file(tmp_path: Path, run: str) -> None:
     """And a state."""
-    settings = {"discovery_dir": tmp_path / "targets", "state_file": tmp_path / "state.json"}
+    settings = {"discovery": tmp_path / "targets", "state_file": tmp_path / "state.json"}
     with Exporter(run=run, port=0, linger=0, **settings) as exporter:  # type: ignore[arg-type]
         exporter.log({"reward": 1.0})
         assert len([*(tmp_path / "targets").iterdir()]) == 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
+from rlexporter import TLS, Discovery, Notify, OnCritical, Rank, StateFile
 from rlexporter.config import settings
-from rlexporter.config.settings import DEFAULT_PORT, SettingArguments, Settings, fitted
+from rlexporter.config.arguments import SettingArguments
+from rlexporter.config.settings import DEFAULT_PORT, Settings, fitted
 from rlexporter.model.errors import SetupError
 
 
@@ -28,6 +32,113 @@ def test_an_argument_wins_over_the_environment() -> None:
     assert Settings.load({"port": None}, environ).port == 1234
     assert Settings.load({}, environ).host == "0.0.0.0"
     assert Settings.load({}, environ).run is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "group"),
+    [
+        ({"discovery": "/targets"}, {"discovery": Discovery("/targets")}),
+        ({"notify": "json://a"}, {"notify": Notify("json://a")}),
+        ({"on_critical": "save,stop"}, {"on_critical": OnCritical(["save", "stop"])}),
+        ({"state_file": True}, {"state_file": StateFile("on")}),
+        ({"rank": 3}, {"rank": Rank(3)}),
+    ],
+    ids=str,
+)
+def test_a_plain_value_is_the_first_member(plain: dict[str, object], group: dict[str, object]) -> None:
+    """It gives the same settings, and others than without it, whatever the environment says of the other members."""
+    environ = {
+        "RLEXPORTER_ADVERTISE": "gpu-1",
+        "RLEXPORTER_NOTIFY_WARNINGS": "1",
+        "RLEXPORTER_ON_CRITICAL_PATIENCE": "5",
+        "RLEXPORTER_STATE_INTERVAL_SECONDS": "60",
+        "LOCAL_RANK": "1",
+    }
+    assert Settings.load(plain, environ) == Settings.load(group, environ) != Settings.load({}, environ)
+
+
+MEMBERS = [
+    (TLS("own", "key", "ca"), "tls", {"tls_cert_file": "own", "tls_key_file": "key", "tls_client_ca_file": "ca"}),
+    (Discovery("/own", advertise="own"), "discovery", {"discovery_dir": "/own", "advertise": "own"}),
+    (Notify("json://own", warnings=False), "notify", {"notify": ("json://own",), "notify_warnings": False}),
+    (
+        OnCritical("stop", only=("kl_high",), patience=0),
+        "on_critical",
+        {"on_critical": ("stop",), "on_critical_for": ("kl_high",), "on_critical_patience": 0},
+    ),
+    (StateFile("/own", interval=10), "state_file", {"state_file": "/own", "state_interval": 10.0}),
+    (Rank(0, local=0, world_size=1), "rank", {"rank": 0, "local_rank": 0, "world_size": 1}),
+]
+"""Groups with all members, the argument of each, and the settings that they are. Some are what is the default too."""
+ENVIRON = {
+    "RLEXPORTER_TLS_CERT_FILE": "cert",
+    "RLEXPORTER_TLS_KEY_FILE": "its",
+    "RLEXPORTER_TLS_CLIENT_CA_FILE": "clients",
+    "RLEXPORTER_DISCOVERY_DIR": "/theirs",
+    "RLEXPORTER_ADVERTISE": "theirs",
+    "RLEXPORTER_NOTIFY": "json://theirs",
+    "RLEXPORTER_NOTIFY_WARNINGS": "1",
+    "RLEXPORTER_ON_CRITICAL": "save",
+    "RLEXPORTER_ON_CRITICAL_FOR": "kl_negative",
+    "RLEXPORTER_ON_CRITICAL_PATIENCE": "7",
+    "RLEXPORTER_STATE_FILE": "/theirs",
+    "RLEXPORTER_STATE_INTERVAL_SECONDS": "99",
+    "RANK": "5",
+    "LOCAL_RANK": "6",
+    "WORLD_SIZE": "8",
+}
+"""Other values of all of them."""
+
+
+@pytest.mark.parametrize(("group", "argument", "own"), MEMBERS, ids=str)
+def test_each_member_wins_by_itself(group: Any, argument: str, own: dict[str, Any]) -> None:
+    """The members that are given over their variables, those over defaults; a member of None is not given."""
+    theirs, default = Settings.load({}, ENVIRON), Settings.load({}, {})
+    names = dict(zip((each.name for each in fields(group)), own, strict=True))
+    for member, setting in names.items():
+        alone = type(group)(**{member: getattr(group, member)})
+        found = Settings.load({argument: alone}, ENVIRON)
+        assert found == replace(theirs, **{setting: own[setting]}) != theirs
+        assert Settings.load({argument: alone}, {}) == replace(default, **{setting: own[setting]})
+    assert Settings.load({argument: group}, ENVIRON) == replace(theirs, **own)
+    assert Settings.load({argument: type(group)()}, ENVIRON) == theirs
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("on_critical_for", "OnCritical(only=...)"),
+        ("on_critical_patience", "OnCritical(patience=...)"),
+        ("tls_cert_file", "TLS(cert_file=...)"),
+        ("tls_key_file", "TLS(key_file=...)"),
+        ("tls_client_ca_file", "TLS(client_ca_file=...)"),
+        ("notify_warnings", "Notify(warnings=...)"),
+        ("state_interval", "StateFile(interval=...)"),
+        ("discovery_dir", "discovery=..."),
+        ("advertise", "Discovery(advertise=...)"),
+        ("local_rank", "Rank(local=...)"),
+        ("world_size", "Rank(world_size=...)"),
+    ],
+)
+def test_an_old_name_leads_to_the_new_form(old: str, new: str) -> None:
+    """Also where it is given as None."""
+    for value in (3, None):
+        with pytest.raises(SetupError) as raised:
+            Settings.load({old: value}, {})
+        assert str(raised.value) == f"rlexporter has no setting {old!r}; it is {new} now"
+
+
+def test_addresses_stay_out_of_what_is_printed() -> None:
+    """They hold secrets: of the settings, of the group, and of what is said of a mistake beside them."""
+    group = Notify("slack://s3cret", warnings="perhaps")  # type: ignore[arg-type]
+    with pytest.raises(SetupError) as raised:
+        Settings.load({"notify": group}, {})
+    assert str(raised.value).startswith("argument notify, warnings='perhaps' is not usable: must be 1 or 0")
+    with pytest.raises(SetupError) as elsewhere:
+        Settings.load({"state_file": group}, {})
+    loaded = Settings.load({"notify": Notify("slack://s3cret")}, {})
+    assert loaded.notify == ("slack://s3cret",)
+    assert "s3cret" not in f"{group} {raised.value} {elsewhere.value} {loaded}"
 
 
 @pytest.fixture
@@ -115,6 +226,29 @@ def test_labels_from_the_environment() -> None:
             "environment variable RLEXPORTER_FROM='wand' is not usable: 'wand' is none of",
         ),
         ({"notify": {"slack://s3cr3t"}}, {}, "argument notify is not usable: must be addresses"),
+        ({"notify": Notify({"slack://s3cr3t"})}, {}, "argument notify, addresses is not usable: must be addresses"),  # type: ignore[arg-type]
+        (
+            {"on_critical": OnCritical(patience=-1)},
+            {},
+            "argument on_critical, patience=-1 is not usable: must be between",
+        ),
+        (
+            {"on_critical": OnCritical("halt")},
+            {},
+            "argument on_critical, orders='halt' is not usable: 'halt' is none of",
+        ),
+        (
+            {"on_critical": StateFile("on")},
+            {},
+            "argument on_critical=StateFile(path='on', interval=None) is not usable",
+        ),
+        (
+            {"tls": "x"},
+            {},
+            "argument tls='x' is not usable: must be rlexporter.TLS(cert_file, key_file, client_ca_file)",
+        ),
+        ({"tls": TLS}, {}, "is not usable: must be rlexporter.TLS(cert_file, key_file, client_ca_file)"),
+        ({"rank": TLS("x")}, {}, "argument rank=TLS(cert_file='x', key_file=None, client_ca_file=None) is not usable"),
         ({"port": 70000}, {}, "argument port=70000 is not usable: must be between 0 and 65535"),
         ({"port": "http"}, {}, "argument port='http' is not usable: invalid literal"),
         ({"run": " "}, {}, "argument run=' ' is not usable: must be a text that is not empty"),

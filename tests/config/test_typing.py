@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import rlexporter
 from rlexporter import Exporter
-from rlexporter.config.settings import SettingArguments, Settings
+from rlexporter.config.arguments import SettingArguments
+from rlexporter.config.settings import Settings, argument
 from tests import wheels
 from tests.programs import require_node
 
@@ -27,7 +29,18 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 import rlexporter
-from rlexporter import Exporter, RLExporterCallback, RLExporterTracker, SetupError
+from rlexporter import (
+    TLS,
+    Discovery,
+    Exporter,
+    Notify,
+    OnCritical,
+    Rank,
+    RLExporterCallback,
+    RLExporterTracker,
+    SetupError,
+    StateFile,
+)
 
 
 def attached(trainer: Trainer) -> Exporter:
@@ -45,14 +58,26 @@ def attached(trainer: Trainer) -> Exporter:
         ranks="all",
         token_file=Path("token"),
         otlp=True,
-        discovery_dir="/shared/targets",
+        tls=TLS(Path("cert"), "key"),
+        discovery="/shared/targets",
         report=False,
         state_file=True,
-        state_interval=5.0,
         record=Path("run.jsonl"),
+        notify="ntfy://ntfy.sh/topic",
+        on_critical=lambda incident: "stop",
         rank=0,
-        local_rank=0,
-        world_size=1,
+    )
+
+
+def grouped(trainer: Trainer) -> Exporter:
+    """The same, with more to say."""
+    return rlexporter.attach(
+        trainer,
+        discovery=Discovery("/shared/targets", advertise="gpu-1"),
+        state_file=StateFile(Path("state.json"), interval=5.0),
+        notify=Notify(["ntfy://ntfy.sh/topic"], warnings=True),
+        on_critical=OnCritical(["save", "stop"], only=("kl_high",), patience=3),
+        rank=Rank(3, local=1, world_size=8),
     )
 
 
@@ -97,6 +122,11 @@ WRONG = (
     'attach(trainer, port="9750")',
     'Exporter(ranks="some")',
     "RLExporterCallback(runs=3)",
+    'Exporter(tls="cert")',
+    "Exporter(on_critical=rlexporter.StateFile())",
+    'OnCritical("stop", patience="3")',
+    "Rank(3, 1)",
+    "Rank(3).rank = 4",
     "Exporter().log(3, step=1)",
     "Exporter().url.upper()",
 )
@@ -105,10 +135,16 @@ FOUND_BY_MYPY = (
     '"port"',
     '"ranks"',
     'Unexpected keyword argument "runs"',
+    '"tls"',
+    '"on_critical"',
+    '"patience"',
+    'Too many positional arguments for "Rank"',
+    'Property "rank" defined in "Rank" is read-only',
     'Argument 1 to "log"',
     'has no attribute "upper"',
 )
-FOUND_BY_PYRIGHT = ('"prot"', '"port"', '"ranks"', '"runs"', '"stats"', '"upper"')
+_GROUPS = ('"tls"', '"on_critical"', '"patience"', "positional argument", '"rank"')
+FOUND_BY_PYRIGHT = ('"prot"', '"port"', '"ranks"', '"runs"', *_GROUPS, '"stats"', '"upper"')
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +190,14 @@ def test_what_users_write_is_checked(
 
 
 def test_every_setting_can_be_given() -> None:
-    """The arguments that a type checker knows are the settings that there are."""
-    assert set(SettingArguments.__annotations__) == {each.name for each in fields(Settings)}
+    """The arguments that a type checker knows, and the members of groups, are the settings that there are."""
+    assert [*SettingArguments.__annotations__] == [*dict.fromkeys(map(argument, fields(Settings)))]
+    assert len(SettingArguments.__annotations__) == 24
+    groups = [each.metadata for each in fields(Settings) if each.metadata["group"]]
+    members = [(each["group"].name, each["member"]) for each in groups]
+    kinds = [getattr(rlexporter, name) for name in dict.fromkeys(name for name, _ in members)]
+    assert members == [(kind.__name__, each.name) for kind in kinds for each in fields(kind)]
+    assert len(members) == 15
 
 
 def test_an_exporter_shows_what_a_user_needs() -> None:

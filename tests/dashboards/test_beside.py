@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from scripts.pack.dashboards import beside
@@ -144,7 +144,7 @@ def _runs() -> Iterator[list[dict[str, Any]]]:
         found = []
         for each in PROCESSES:
             several = sum(other.run == each.run for other in PROCESSES)
-            exporter = Exporter(run=each.run, port=0, rank=each.rank, world_size=several, ranks="all", linger=0)
+            exporter = Exporter(run=each.run, port=0, rank=Rank(each.rank, world_size=several), ranks="all", linger=0)
             stack.callback(exporter.close)
             exporter.start()
             exporter.run.prepare(RunFacts(algorithm="grpo", step=0, info={"model": _MODELS.get(each.run, "")}))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rlexporter import Exporter, recording
+from rlexporter import Exporter, Rank, recording
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands.playback import feed
 from rlexporter.model.metric import Kind, Series
@@ -109,7 +109,7 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
             partial(_reward, exporters[f"{SHARED}/llm"], 10**9),
             partial(_reward, exporters[f"{SHARED}/vision"], 60),
         ]
-        second = Exporter(run=RANKS, algorithm="grpo", port=0, rank=1, world_size=2, ranks="all").start()
+        second = Exporter(run=RANKS, algorithm="grpo", port=0, rank=Rank(1, world_size=2), ranks="all").start()
         stack.callback(second.close)
         ticks.append(partial(_second_rank, second))
         yield [f"127.0.0.1:{each.port}" for each in (*exporters.values(), second)], ticks

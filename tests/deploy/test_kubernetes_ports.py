@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.config.settings import DEFAULT_PORT
 from tests.deploy.test_kubernetes import FOLDER, load
 from tests.deploy.test_kubernetes_nodes import EXAMPLES, ports, training
@@ -105,7 +105,8 @@ def test_every_rank_of_every_node_is_found(tmp_path: Path) -> None:
 def test_every_rank_of_a_pod_is_scraped(tmp_path: Path) -> None:
     """On the port that the pod declares for it; other ports and pods, and containers without a port, are left alone."""
     ranks = [
-        Exporter(run="r", port=0, rank=rank, world_size=2, ranks="all", algorithm="grpo").start() for rank in (0, 1)
+        Exporter(run="r", port=0, rank=Rank(rank, world_size=2), ranks="all", algorithm="grpo").start()
+        for rank in (0, 1)
     ]
     served = {f"metrics-{rank}" if rank else "metrics": each.port or 0 for rank, each in enumerate(ranks)}
     more = {"metrics-old": free_port(), "http": free_port(), "web-metrics": free_port()}

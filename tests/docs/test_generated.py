@@ -11,7 +11,7 @@ import pytest
 
 import rlexporter
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.config.settings import Settings
+from rlexporter.config.settings import Settings, argument
 from scripts import generate
 from scripts.pack.dashboards import dashboards
 from tests.tools import ROOT
@@ -64,8 +64,8 @@ def test_a_stale_file_is_found_and_written(tmp_path: Path, capsys: pytest.Captur
 def test_every_setting_command_and_public_name_is_described() -> None:
     """The pages that are made from the code have whatever it has, and nothing that is hidden in `--help`."""
     settings, commands, python = ((ROOT / f"docs/{name}.md").read_text() for name in ("settings", "cli", "python"))
-    described = re.findall(r"^\| `(\w+)` \| `([A-Z_]+)` \|", settings, re.MULTILINE)
-    assert set(described) == {(each.name, each.metadata["env"]) for each in fields(Settings)}
+    described = re.findall(r"^\| `(\w+)` \| (?:`\w+\.(\w+)`)? \| `([A-Z_]+)` \| .* \| .+ \|$", settings, re.MULTILINE)
+    assert described == [(argument(each), each.metadata["member"], each.metadata["env"]) for each in fields(Settings)]
     words = "demo run status top notify metrics check report replay tail generate discovery".split()
     assert re.findall(r"^## (.+)$", commands, re.MULTILINE) == words
     assert "SUPPRESS" not in commands

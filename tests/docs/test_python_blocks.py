@@ -150,6 +150,15 @@ def _braked(exporters: list[Exporter], names: dict[str, Any]) -> None:
     exporter.close()
 
 
+def _grouped(exporters: list[Exporter], names: dict[str, Any]) -> None:
+    """Each member is a setting of the one exporter, which is not left running."""
+    (exporter,) = exporters
+    found = exporter._run.settings
+    assert (found.on_critical, found.on_critical_for, found.on_critical_patience) == (("stop",), ("kl_high",), 3)
+    assert (found.state_file, found.state_interval) == ("on", 60)
+    exporter.close()
+
+
 CHECKS: dict[tuple[str, str], Callable[[list[Exporter], dict[str, Any]], None]] = {
     ("README.md", "GRPOTrainer("): _trained,
     ("docs/index.md", "rlexporter.attach(trainer)"): _trained,
@@ -161,6 +170,7 @@ CHECKS: dict[tuple[str, str], Callable[[list[Exporter], dict[str, Any]], None]] 
     ("docs/howto/own-loop.md", "with rlexporter.Exporter("): _looped(6),
     ("docs/frameworks.md", "with Exporter("): _looped(6),
     ("docs/python.md", "with rlexporter.Exporter("): _api,
+    ("docs/settings.md", "OnCritical("): _grouped,
     ("docs/howto/on-critical.md", 'on_critical="stop"'): _braked,
     ("docs/howto/on-critical.md", "def act("): _braked,
     ("docs/howto/own-metric.md", "def calls_a_tool("): _rewarded,

@@ -124,7 +124,7 @@ def clock_jumps(around: Around) -> None:
 
 def every_output_fails(around: Around) -> None:
     """An exception of its own in each of them, and a collector that is away."""
-    around.settings |= {"state_file": around.folder / "state.json", "discovery_dir": around.folder / "targets"}
+    around.settings |= {"state_file": around.folder / "state.json", "discovery": around.folder / "targets"}
     around.settings["otlp"] = f"http://127.0.0.1:{free_port()}"
     around.patch.setattr(discovery, "FRESH_SECONDS", 0.02)
     done: list[int] = []

@@ -18,7 +18,7 @@ from tests.conditions.planted import LINES
 
 lines, folder = int(sys.argv[1]), sys.argv[2]
 exporter = Exporter(
-    run="soak", algorithm="grpo", port=0, linger=0, state_file=f"{folder}/state.json", discovery_dir=folder,
+    run="soak", algorithm="grpo", port=0, linger=0, state_file=f"{folder}/state.json", discovery=folder,
     otlp="http://127.0.0.1:9",
 ).start()
 over, scraped, scrapes = threading.Event(), threading.Event(), []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.catalog.languages import language
 from rlexporter.endpoint import app
 from rlexporter.endpoint.app import PageTurns
@@ -227,7 +227,7 @@ def test_runbooks_are_served(exporter: Exporter) -> None:
 
 def test_every_rank_has_its_own() -> None:
     """What it does not serve is null or empty."""
-    with Exporter(run="test", port=0, linger=0, rank=1, world_size=2, ranks="all") as exporter:
+    with Exporter(run="test", port=0, linger=0, rank=Rank(1, world_size=2), ranks="all") as exporter:
         exporter.log({"reward": 1.0}, step=1)
         found = eventually(lambda: (got := _status(exporter))["run"]["step"] == 1 and got)
         assert (found["run"]["rank"], found["run"]["state"]) == ("1", RunState.RUNNING.value)

@@ -7,14 +7,14 @@ import hmac
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import TLS, Discovery, Exporter
 from rlexporter.config.settings import Settings
 from rlexporter.endpoint import auth
 from rlexporter.model.errors import SetupError
@@ -81,8 +81,8 @@ def test_without_the_token_everything_looks_the_same(guarded: Exporter) -> None:
         ({}, "rebound.example:9750", 421),
         ({}, "localhost.rebound.example", 421),
         ({}, "192.0.2.7:9750", 421),
-        ({"advertise": "gpu-7.cluster:9750"}, "GPU-7.cluster:443", 200),
-        ({"advertise": "gpu-7.cluster:9750"}, "gpu-8.cluster:9750", 421),
+        ({"discovery": Discovery(advertise="gpu-7.cluster:9750")}, "GPU-7.cluster:443", 200),
+        ({"discovery": Discovery(advertise="gpu-7.cluster:9750")}, "gpu-8.cluster:9750", 421),
         ({"host": "0.0.0.0"}, "gpu-7.cluster:9750", 200),
     ],
 )
@@ -218,16 +218,22 @@ def test_an_unusable_token_file_is_a_setup_error(tmp_path: Path, text: str, mode
         _guards(token_file=path)
 
 
-@pytest.mark.parametrize("name", ["token_file", "tls_cert_file"])
-def test_a_file_that_is_not_there_is_a_setup_error(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("named", "settings"),
+    [("token_file", lambda path: {"token_file": path}), ("TLS(cert_file=...)", lambda path: {"tls": TLS(path)})],
+    ids=["token", "certificate"],
+)
+def test_a_file_that_is_not_there_is_a_setup_error(
+    tmp_path: Path, named: str, settings: Callable[[Path], dict[str, Any]]
+) -> None:
     """Nor is a folder or a pipe a file."""
-    with pytest.raises(SetupError, match=f"No such file or directory .argument {name}"):
-        _guards(**{name: tmp_path / "missing"})
+    with pytest.raises(SetupError, match=f"No such file or directory .argument {re.escape(named)}, "):
+        _guards(**settings(tmp_path / "missing"))
     with pytest.raises(SetupError, match="it is a folder, not a regular file"):
-        _guards(**{name: tmp_path})
+        _guards(**settings(tmp_path))
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(SetupError, match="it is a pipe, not a regular file"):
-        _guards(**{name: tmp_path / "pipe"})
+        _guards(**settings(tmp_path / "pipe"))
 
 
 @pytest.mark.parametrize("fallback", [False, True])
@@ -308,7 +314,7 @@ def test_nothing_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     token = put(folder / "token", "right")
     files: dict[str, Any] = {"token_file": token, "record": folder / "log.jsonl", "state_file": str(folder / "state")}
-    with Exporter(port=0, linger=0, discovery_dir=folder, **files) as exporter:
+    with Exporter(port=0, linger=0, discovery=folder, **files) as exporter:
         exporter.run.begin(RunFacts(run_name="test", output_dir=f"{folder}/out", resumed_from=f"{folder}/c-1"))
         exporter.log({"reward": 1.0, "prompt": f"{MARK} prompt", "completions": [f"{MARK} completion"]}, step=1)
         with exporter.run.sink.observing("kl"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from rlexporter import Exporter
+from rlexporter import TLS, Exporter
 from rlexporter.config.settings import Settings
 from rlexporter.endpoint import auth
 from rlexporter.model.errors import SetupError
@@ -49,8 +49,7 @@ class Files:
 
     def settings(self, *, mutual: bool = False) -> dict[str, Any]:
         """Of an exporter that uses them."""
-        found = {"tls_cert_file": self.folder / "cert", "tls_key_file": self.folder / "key"}
-        return found | ({"tls_client_ca_file": self.folder / "clients"} if mutual else {})
+        return {"tls": TLS(self.folder / "cert", self.folder / "key", self.folder / "clients" if mutual else None)}
 
     def context(self, *, client: bool = False) -> ssl.SSLContext:
         """A client that trusts the server, with a certificate of its own or without one."""
@@ -101,7 +100,7 @@ def test_tls(served: Exporter, files: Files) -> None:
         sock.sendall(request())
         assert sock.recv(100)[:4] != b"HTTP"
     assert served.snapshot.value("rlexporter_errors_total", where="scrape") is None
-    with Exporter(run="test", port=0, linger=0, tls_cert_file=files.folder / "both") as exporter:
+    with Exporter(run="test", port=0, linger=0, tls=TLS(files.folder / "both")) as exporter:
         assert attempt(exporter, files.context()) == "200"
 
 
@@ -178,7 +177,7 @@ def test_a_bad_rotation_leaves_what_was_there(mutual: Exporter, files: Files) ->
 
 def test_unusable_files_are_setup_errors(files: Files) -> None:
     """Each says which file, what is wrong, and what to do."""
-    folder, settings = files.folder, files.settings(mutual=True)
+    folder, tls = files.folder, files.settings(mutual=True)["tls"]
     other = trustme.CA().issue_cert("127.0.0.1").private_key_pem.bytes()
     put(folder / "other", other)
     put(folder / "locked", _locked(other))
@@ -186,22 +185,22 @@ def test_unusable_files_are_setup_errors(files: Files) -> None:
     put(folder / "broken", (folder / "cert").read_bytes()[:300])
     put(folder / "open", (folder / "both").read_bytes(), 0o644)
 
-    _refuses("cert: the key in [^ ]*/other is not its own", **settings | {"tls_key_file": folder / "other"})
-    _refuses("locked: .* nobody can be asked for its passphrase", **settings | {"tls_key_file": folder / "locked"})
-    _refuses("rubbish: there is no private key", **settings | {"tls_key_file": folder / "rubbish"})
-    _refuses("broken: there is no certificate", **settings | {"tls_cert_file": folder / "broken"})
-    _refuses("rubbish: there is no certificate", **settings | {"tls_cert_file": folder / "rubbish"})
-    _refuses("rubbish: there is no certificate", **settings | {"tls_client_ca_file": folder / "rubbish"})
-    _refuses("missing: No such file", **settings | {"tls_client_ca_file": folder / "missing"})
-    _refuses("cert: there is no private key", tls_cert_file=folder / "cert")
-    _refuses("open: everybody .* chmod 600", tls_cert_file=folder / "open")
-    _refuses("open: everybody .* chmod 600", tls_cert_file=folder / "open", tls_key_file=folder / "key")
-    _refuses("/key is of no use without a certificate", tls_key_file=folder / "key")
-    _refuses("/clients is of no use without a certificate", tls_client_ca_file=folder / "clients")
+    _refuses("cert: the key in [^ ]*/other is not its own", replace(tls, key_file=folder / "other"))
+    _refuses("locked: .* nobody can be asked for its passphrase", replace(tls, key_file=folder / "locked"))
+    _refuses("rubbish: there is no private key", replace(tls, key_file=folder / "rubbish"))
+    _refuses("broken: there is no certificate", replace(tls, cert_file=folder / "broken"))
+    _refuses("rubbish: there is no certificate", replace(tls, cert_file=folder / "rubbish"))
+    _refuses("rubbish: there is no certificate", replace(tls, client_ca_file=folder / "rubbish"))
+    _refuses("missing: No such file", replace(tls, client_ca_file=folder / "missing"))
+    _refuses("cert: there is no private key", TLS(cert_file=folder / "cert"))
+    _refuses("open: everybody .* chmod 600", TLS(cert_file=folder / "open"))
+    _refuses("open: everybody .* chmod 600", TLS(cert_file=folder / "open", key_file=folder / "key"))
+    _refuses("/key is of no use without a certificate", TLS(key_file=folder / "key"))
+    _refuses("/clients is of no use without a certificate", TLS(client_ca_file=folder / "clients"))
     (folder / "key").chmod(0o604)
-    _refuses("key: everybody on this machine may read it: chmod 600 .*/key", **settings)
+    _refuses("key: everybody on this machine may read it: chmod 600 .*/key", tls)
     (folder / "key").chmod(0o440)
-    auth.guards(Settings.load(settings, {}), lambda error: None)
+    auth.guards(Settings.load({"tls": tls}, {}), lambda error: None)
 
 
 @pytest.mark.waits
@@ -241,9 +240,9 @@ def _session(exporter: Exporter, context: ssl.SSLContext) -> tuple[bool, bool]:
     return found[1], bool(session and session.has_ticket)
 
 
-def _refuses(reason: str, **files: object) -> None:
+def _refuses(reason: str, tls: TLS) -> None:
     with pytest.raises(SetupError, match=reason):
-        auth.guards(Settings.load(files, {}), lambda error: None)
+        auth.guards(Settings.load({"tls": tls}, {}), lambda error: None)
 
 
 def _locked(key: bytes) -> bytes:

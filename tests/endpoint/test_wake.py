@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
-from rlexporter import Exporter
+from rlexporter import Exporter, StateFile
 from rlexporter.atomic_file import write_whole
 from rlexporter.outputs import state_file
 from tests.e2e.collectors import HTTP, collector
@@ -110,7 +110,7 @@ def test_a_disk_that_hangs_does_not_hold_up_the_training(tmp_path: Path, monkeyp
         write_whole(path, text)
 
     path = tmp_path / "state.json"
-    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=INTERVAL_SECONDS)
+    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=StateFile(path, interval=INTERVAL_SECONDS))
     gate.set()
     monkeypatch.setattr("rlexporter.outputs.state_file.write_whole", write)
     exporter.start()
@@ -132,7 +132,7 @@ def test_a_disk_that_hangs_does_not_hold_up_the_training(tmp_path: Path, monkeyp
 def test_the_file_is_no_older_than_its_interval(tmp_path: Path) -> None:
     """Also while nothing happens, so that its time says when the process was last alive; of an ended run it stays."""
     path = tmp_path / "state.json"
-    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=1).start()
+    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=StateFile(path, interval=1)).start()
     exporter.log({"loss": 0.5}, step=1)
     eventually(lambda: _kept(path)("rl_step") == 1)
     for _ in range(2):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import TLS, Discovery, Exporter
 from rlexporter.commands import main
 from rlexporter.config.settings import Settings
 from rlexporter.outputs import discovery
@@ -29,7 +29,7 @@ def _files(folder: Path) -> list[str]:
 def test_there_while_the_endpoint_is(tmp_path: Path) -> None:
     """With the address and the host's name: series carry run and rank themselves."""
     folder = tmp_path / "targets"
-    exporter = Exporter(run="math 7b/a", port=0, discovery_dir=folder).start()
+    exporter = Exporter(run="math 7b/a", port=0, discovery=folder).start()
     (file,) = folder.glob("*.json")
     assert file.name.startswith("rlexporter-a-") or file.name.startswith("rlexporter-math_7b_a-")
     assert file.name.endswith("-0.json")
@@ -79,7 +79,7 @@ def test_runs_with_names_that_look_alike_have_files_of_their_own() -> None:
 def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that its age says whether somebody lives; one that was removed is there again."""
     monkeypatch.setattr(discovery, "FRESH_SECONDS", 0.02)
-    exporter = Exporter(run="r", port=0, discovery_dir=tmp_path).start()
+    exporter = Exporter(run="r", port=0, discovery=tmp_path).start()
     (file,) = tmp_path.glob("*.json")
     os.utime(file, (1, 1))
     eventually(lambda: time.time() - file.stat().st_mtime < 60)
@@ -92,7 +92,7 @@ def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("settings", "expected"),
     [
         # Prometheus takes the scheme from the target, and needs no job of its own for those with TLS.
-        ({"tls_cert_file": "x.pem"}, {"__scheme__": "https", "node": socket.gethostname()}),
+        ({"tls": TLS("x.pem")}, {"__scheme__": "https", "node": socket.gethostname()}),
         # A container does not know its host: who starts it does, and puts it on every series, once.
         ({"labels": {"node": "gpu-01", "team": "llm"}}, {}),
     ],
@@ -104,27 +104,32 @@ def test_the_labels(settings: dict[str, Any], expected: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected", "elsewhere"),
+    ("settings", "advertise", "expected", "elsewhere"),
     [
-        ({}, "127.0.0.1:9", False),
-        ({"host": "::1"}, "[::1]:9", False),
-        ({"host": "localhost"}, "localhost:9", False),
-        ({"host": "10.1.2.3"}, "10.1.2.3:9", True),
-        ({"host": "fd00::1"}, "[fd00::1]:9", True),
-        ({"advertise": "127.0.0.1"}, "127.0.0.1:9", True),
-        ({"advertise": "node7.cluster"}, "node7.cluster:9", True),
-        ({"advertise": "node7.cluster:9100"}, "node7.cluster:9100", True),
-        ({"advertise": "fd00::2"}, "[fd00::2]:9", True),
-        ({"advertise": "[fd00::2]"}, "[fd00::2]:9", True),
-        ({"advertise": "[fd00::2]:9100"}, "[fd00::2]:9100", True),
+        ({}, None, "127.0.0.1:9", False),
+        ({"host": "::1"}, None, "[::1]:9", False),
+        ({"host": "localhost"}, None, "localhost:9", False),
+        ({"host": "10.1.2.3"}, None, "10.1.2.3:9", True),
+        ({"host": "fd00::1"}, None, "[fd00::1]:9", True),
+        ({}, "127.0.0.1", "127.0.0.1:9", True),
+        ({}, "node7.cluster", "node7.cluster:9", True),
+        ({}, "node7.cluster:9100", "node7.cluster:9100", True),
+        ({}, "fd00::2", "[fd00::2]:9", True),
+        ({}, "[fd00::2]", "[fd00::2]:9", True),
+        ({}, "[fd00::2]:9100", "[fd00::2]:9100", True),
     ],
     ids=str,
 )
 def test_the_address(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, str], expected: str, elsewhere: bool
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, Any],
+    advertise: str | None,
+    expected: str,
+    elsewhere: bool,
 ) -> None:
     """That which is listened on, or the one that was told; if others cannot reach it, it is said what to set."""
-    given = Settings.load({"discovery_dir": str(tmp_path), **settings}, {})
+    given = Settings.load({"discovery": Discovery(str(tmp_path), advertise=advertise), **settings}, {})
     discovery.announcer(given, 9, lambda: ("r", 0), print)
     (file,) = tmp_path.glob("*.json")
 
@@ -138,7 +143,7 @@ def test_the_address_of_a_host_with_several(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who listens on all of them is found by that of the default route, and without one by name; never by loopback."""
-    on_all = Settings.load({"host": "0.0.0.0", "discovery_dir": str(tmp_path)}, {})
+    on_all = Settings.load({"host": "0.0.0.0", "discovery": str(tmp_path)}, {})
     discovery.announcer(on_all, 9, lambda: ("r", 0), print)
     assert not caplog.text
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -158,7 +163,7 @@ def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:
     """Whichever of them the file names."""
     if not socket.has_dualstack_ipv6():
         pytest.skip("this system has no IPv6")
-    exporter = Exporter(run="r", port=0, host="::", discovery_dir=tmp_path, linger=0).start()
+    exporter = Exporter(run="r", port=0, host="::", discovery=tmp_path, linger=0).start()
     (file,) = tmp_path.glob("*.json")
     (named,) = json.loads(file.read_text())[0]["targets"]
 
@@ -177,7 +182,7 @@ def slowly(self):
     time.sleep(1.0)
     remove(self)
 TargetFile.remove = slowly
-exporter = Exporter(run="r", port=0, discovery_dir=sys.argv[1]).start()
+exporter = Exporter(run="r", port=0, discovery=sys.argv[1]).start()
 assert os.listdir(sys.argv[1])
 raise ValueError("dead")
 """
@@ -218,7 +223,7 @@ def test_prometheus_finds_a_run_and_loses_it(tmp_path: Path) -> None:
     targets.mkdir()
     found = {"file_sd_configs": [{"files": [f"{targets}/*.json"], "refresh_interval": "1s"}]}
     with prometheus(GENERATIONS[-1], tmp_path / "prometheus", [], scrape=found) as server:
-        exporter = Exporter(run="found", port=0, discovery_dir=targets, linger=0).start()
+        exporter = Exporter(run="found", port=0, discovery=targets, linger=0).start()
         eventually(lambda: server.value('rl_run_state{run="found",state="starting"}') == 1)
         assert server.query("up")[0]["metric"]["instance"] == f"127.0.0.1:{exporter.port}"
         exporter.close()

@@ -22,7 +22,7 @@ from aiosmtpd.controller import Controller
 from apprise.plugins.discord import NotifyDiscord
 from apprise.plugins.slack import NotifySlack
 
-from rlexporter import Exporter
+from rlexporter import Discovery, Exporter
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
@@ -71,7 +71,7 @@ def test_a_nan_is_told_at_once_as_on_the_page() -> None:
 
 def test_a_page_that_others_can_reach_is_linked() -> None:
     """By its own address, or the one that is advertised; the command of a step has it too."""
-    with receiver() as (port, asked), running(f"json://127.0.0.1:{port}/", advertise="gpu-1:9750"):
+    with receiver() as (port, asked), running(f"json://127.0.0.1:{port}/", discovery=Discovery(advertise="gpu-1:9750")):
         eventually(lambda: asked)
         lines = asked[0][1]["message"].splitlines()
         assert lines[-1] == "http://gpu-1:9750/"

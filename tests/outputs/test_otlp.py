@@ -151,7 +151,7 @@ def test_nothing_is_told_of_a_run_that_is_not_known(
     checkpoint.mkdir(parents=True)
     identity.keep(identity.Identity("old", 3), str(output))
     with collector(HTTP) as at:
-        exporter = Exporter(port=0, otlp=at.address, discovery_dir=targets, linger=0)
+        exporter = Exporter(port=0, otlp=at.address, discovery=targets, linger=0)
         exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(output)))
         exporter.start()
         eventually(lambda: len(waits) == 4)  # by now a push too early would have come

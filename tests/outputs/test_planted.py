@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, StateFile
 from rlexporter.commands import main
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
@@ -26,7 +26,7 @@ from tests.tools import eventually
 SETTINGS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "state_file": ("given", lambda path: path),
     "record": ("given", lambda path: path),
-    "discovery_dir": (discovery.name("r", 0), lambda path: path.parent),
+    "discovery": (discovery.name("r", 0), lambda path: path.parent),
 }
 """The name of the file that a setting writes, and the value by which it does."""
 LATER = {"state": STATE_FILE, "identity": RUN_FILE, "event": PAGE_FILE}
@@ -72,7 +72,7 @@ def test_what_the_old_state_would_be_moved_over_stays(tmp_path: Path, planted: s
 def test_in_a_folder_that_is_named_later(tmp_path: Path, planted: str, caplog: pytest.LogCaptureFixture) -> None:
     """Training begins and ends; each file is counted, and told once with what is in its way."""
     stays = [_plant(tmp_path / name, planted) for name in LATER.values()]
-    exporter = Exporter(run="r", port=0, linger=0, state_file=True, state_interval=1).start()
+    exporter = Exporter(run="r", port=0, linger=0, state_file=StateFile(True, interval=1)).start()
     exporter.run.begin(RunFacts(algorithm="grpo", step=0, output_dir=str(tmp_path)))
     exporter.log({"reward": 1.0}, step=1)
     eventually(lambda: exporter.snapshot.value("rlexporter_errors_total", where="state"))

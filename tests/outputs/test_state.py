@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.commands import main
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
@@ -100,7 +100,7 @@ def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None
 
 def test_each_rank_has_its_own(tmp_path: Path) -> None:
     """And its own recording."""
-    settings = {"rank": 3, "world_size": 4, "ranks": "all", "record": str(tmp_path / "run.jsonl")}
+    settings = {"rank": Rank(3, world_size=4), "ranks": "all", "record": str(tmp_path / "run.jsonl")}
     _run(tmp_path / "state.json", **settings).close()
 
     assert sorted(each.name for each in tmp_path.iterdir()) == ["run.rank3.jsonl", "state.rank3.json"]

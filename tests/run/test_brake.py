@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter, SetupError
+from rlexporter import Exporter, OnCritical, SetupError
 from rlexporter.config.settings import Settings
 from rlexporter.model.incident import Incident
 from rlexporter.model.sink import Orders
@@ -98,14 +98,14 @@ def test_an_error_of_a_function_is_counted_and_changes_nothing(act: Callable[[In
 
 def test_patience_waits_for_what_lasts() -> None:
     """What is over before is not asked about."""
-    exporter = _made(on_critical="stop", on_critical_patience=3)
+    exporter = _made(on_critical=OnCritical("stop", patience=3))
     assert not any(_asked(exporter, line).stop for line in (BAD, BAD, HEALTHY, HEALTHY, HEALTHY))
     assert [_asked(exporter, BAD).stop for _ in range(5)] == [False, False, False, True, False]
 
 
 def test_only_the_conditions_that_are_meant() -> None:
     """And never a warning, nor what follows from something else."""
-    exporter = _made(on_critical="stop", on_critical_for="nonfinite_reward")
+    exporter = _made(on_critical=OnCritical("stop", only="nonfinite_reward"))
     assert not _asked(exporter, BAD).stop
     assert _asked(exporter, LOST).stop
     assert [each.condition for each in exporter.snapshot.incidents if each.speaks].count("nonfinite") == 1
@@ -116,9 +116,9 @@ def test_only_the_conditions_that_are_meant() -> None:
     [
         ({"on_critical": "halt"}, "argument on_critical='halt' is not usable: 'halt' is none of save, stop"),
         ({"on_critical": 3}, "must be save, stop, both with a comma between them, or a function"),
-        ({"on_critical_for": "kl_hihg"}, "'kl_hihg' is none of nonfinite_reward, "),
-        ({"on_critical_for": "reward_gain"}, "'reward_gain' is none of"),
-        ({"on_critical_patience": -1}, "must be between 0"),
+        ({"on_critical": OnCritical(only="kl_hihg")}, "'kl_hihg' is none of nonfinite_reward, "),
+        ({"on_critical": OnCritical(only="reward_gain")}, "'reward_gain' is none of"),
+        ({"on_critical": OnCritical(patience=-1)}, "must be between 0"),
         ({"keep_good": "maybe"}, "must be 1 or 0"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.model.snapshot import RunState
 from tests.conftest import fetch
 from tests.tools import GENERATIONS, eventually, free_port, free_ports, prometheus, served
@@ -140,7 +140,7 @@ def test_an_answer_that_is_not_made_yet_is_waited_for(exporter: Exporter, monkey
 @pytest.mark.parametrize(("interval", "patience"), [(5.0, 10.0), (60.0, 30.0)])
 def test_a_failed_rank_lets_the_others_wait_less(interval: float, patience: float) -> None:
     """For two scrapes, and for half a minute at most: its launcher waits for its end."""
-    with Exporter(run="r", port=0, rank=1, local_rank=1, world_size=2, ranks="all") as exporter:
+    with Exporter(run="r", port=0, rank=Rank(1, local=1, world_size=2), ranks="all") as exporter:
         add_scrapes(exporter, interval)
         exporter.log({"reward": 1.0})
         assert exporter._ending.patience() == pytest.approx(150.0, 0.01)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs import prometheus
 from rlexporter.run import shutdown
@@ -19,7 +19,7 @@ from tests.tools import free_port
 @pytest.fixture
 def second() -> Iterator[Exporter]:
     """Rank 1 of 2, which serves all that it sees."""
-    exporter = Exporter(run="r", algorithm="grpo", port=0, rank=1, world_size=2, local_rank=1, ranks="all").start()
+    exporter = Exporter(run="r", algorithm="grpo", port=0, rank=Rank(1, local=1, world_size=2), ranks="all").start()
     yield exporter
     exporter.close()
 
@@ -67,7 +67,7 @@ def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
 
 def test_timings_are_few() -> None:
     """At most 60 series, and no distribution but that of the time of a step."""
-    exporter = Exporter(run="r", algorithm="ppo", port=0, rank=1, world_size=2, ranks="timings").start()
+    exporter = Exporter(run="r", algorithm="ppo", port=0, rank=Rank(1, world_size=2), ranks="timings").start()
     exporter.run.begin(RunFacts(algorithm="ppo", rank=1, world_size=2, step=0))
     with (
         exporter.run.sink.phase("rollout"),
@@ -91,11 +91,11 @@ def test_each_rank_of_a_machine_has_a_port_of_its_own() -> None:
     """The base and its local rank; where that is taken, the next one."""
     base = free_port()
     ranks = [
-        Exporter(run="r", port=base, rank=8 + local, local_rank=local, world_size=16, ranks="all").start(fallback=True)
+        Exporter(run="r", port=base, rank=Rank(8 + local, local=local, world_size=16), ranks="all").start(fallback=True)
         for local in (0, 2)
     ]
     assert [rank.port for rank in ranks] == [base, base + 2]
-    taken = Exporter(run="s", port=base + 1, rank=1, local_rank=1, world_size=16, ranks="all")
+    taken = Exporter(run="s", port=base + 1, rank=Rank(1, local=1, world_size=16), ranks="all")
     ranks[1].run.begin(RunFacts())  # which is under way: it does not give way
     taken.start(fallback=True)
     assert taken.port not in (base, base + 2, None)
@@ -109,7 +109,7 @@ def test_another_rank_does_nothing_by_default(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     before = threading.active_count()
-    exporter = Exporter(run="r", state_file="/nowhere/x", discovery_dir="/nowhere").start()
+    exporter = Exporter(run="r", state_file="/nowhere/x", discovery="/nowhere").start()
     exporter.log({"reward": 1.0}, step=1)
 
     assert (exporter.url, exporter.snapshot.labels["rank"]) == (None, "3")
@@ -119,7 +119,7 @@ def test_another_rank_does_nothing_by_default(monkeypatch: pytest.MonkeyPatch) -
 
 def test_how_many_ranks_are_covered(second: Exporter) -> None:
     """Rank 0 says how many there are, each endpoint that it is one."""
-    first = Exporter(run="r", world_size=2)
+    first = Exporter(run="r", rank=Rank(world_size=2))
 
     assert (first.snapshot.value("rl_world_size"), first.snapshot.value("rl_ranks_covered")) == (2, 1)
     assert (second.snapshot.value("rl_world_size"), second.snapshot.value("rl_ranks_covered")) == (None, 1)

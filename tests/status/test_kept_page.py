@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter
+from rlexporter import Exporter, Rank
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
@@ -110,7 +110,7 @@ def test_a_second_train_of_one_exporter(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    "settings", [{"report": False}, {"rank": 1, "world_size": 2, "ranks": "all"}, {"steps": 0}], ids=str
+    "settings", [{"report": False}, {"rank": Rank(1, world_size=2), "ranks": "all"}, {"steps": 0}], ids=str
 )
 def test_who_keeps_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]) -> None:
     """The setting says so, another rank does, or there is nothing to show."""
