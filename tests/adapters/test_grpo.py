@@ -179,7 +179,7 @@ def test_an_error_in_every_tap_leaves_training_alone(
     with monkeypatch.context() as patch:
         for name in ("observe", "undefined", "values"):
             patch.setattr(exporter.run.sink, name, broken.fail)
-        patch.setattr(exporter._run.feed, "phase", broken.fail)
+        patch.setattr(exporter._run.feed, "under_way", broken.fail)
         trainer.train()
 
     assert trainer.state.global_step == 5

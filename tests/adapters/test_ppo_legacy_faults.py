@@ -153,7 +153,7 @@ def test_an_error_in_every_tap_leaves_training_alone(
     with monkeypatch.context() as patch:
         for name in names:
             patch.setattr(exporter.run if name == "begin" else exporter.run.sink, name, broken.fail)
-        patch.setattr(exporter._run.feed, "phase", broken.fail)
+        patch.setattr(exporter._run.feed, "under_way", broken.fail)
         loop = Loop(trainer).run(2)
 
     assert len(loop.stats) == 2

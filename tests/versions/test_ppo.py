@@ -129,7 +129,7 @@ def test_an_error_in_every_tap_leaves_training_alone(tmp_path: Path, monkeypatch
     trainer = ppo(tmp_path / "watched")
     exporter = rlexporter.attach(trainer)
     monkeypatch.setattr(exporter.run.sink, "observe", lambda *_, **__: 1 // 0)
-    monkeypatch.setattr(exporter._run.feed, "phase", lambda *_: 1 // 0)
+    monkeypatch.setattr(exporter._run.feed, "under_way", lambda *_: 1 // 0)
     trainer.train()
 
     assert all(map(torch.equal, plain.model.state_dict().values(), trainer.model.state_dict().values()))
