@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.recording import Recording
+from rlexporter.logs.reader import Recording
 from rlexporter.store.store import Store
 
 

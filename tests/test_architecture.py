@@ -15,14 +15,14 @@ PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
-    ("version", "atomic_file", "model"),
+    ("version", "atomic_file", "terminal", "model"),
     ("catalog", "frameworks", "tensors"),
     ("conditions", "adapters"),
     ("config", "store"),
     ("recording", "status"),
     ("run", "outputs", "endpoint"),
     ("exporter", "integrations", "display"),
-    ("demo", "commands", "__main__"),
+    ("demo", "logs", "commands", "__main__"),
 )
 """Who may import whom: what stands before it, in its own layer or in one below."""
 
@@ -50,7 +50,7 @@ HOMES = {
     "triton": {"tensors/fused.py"},
     "opentelemetry": {"outputs/otlp.py", "outputs/otlp_data.py"},
     "rich": {"commands/top.py"},
-    "tensorboard": {"recording/formats/event_files.py"},
+    "tensorboard": {"logs/formats/event_files.py"},
 }
 PUBLIC_OF_UVICORN = {"Config", "Server", "serve", "started", "should_exit"}
 

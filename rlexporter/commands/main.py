@@ -13,14 +13,14 @@ from typing import Any
 
 from rlexporter import demo
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.commands import check, generate, replay, report, run, status, tail, top
+from rlexporter.commands import generate, run, status, top
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.config.settings import Settings
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.errors import SetupError
+from rlexporter.logs.commands import check, replay, report, tail
+from rlexporter.model.errors import SetupError, UnreadableError
 from rlexporter.model.metric import AS_IT_IS, Kind, Metric
-from rlexporter.recording import UnreadableError
-from rlexporter.run.shutdown import shown
+from rlexporter.terminal import shown
 from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141

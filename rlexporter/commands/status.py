@@ -22,12 +22,11 @@ from typing import Any
 
 from rlexporter.atomic_file import read_regular
 from rlexporter.config.settings import DEFAULT_PORT
-from rlexporter.display import wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
-from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.steps import ADDRESS
+from rlexporter.terminal import shown, wrapped
 
 HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
 URL_HELP = f"an address, a host (port {DEFAULT_PORT}), or a port of this machine (default: {HERE})"

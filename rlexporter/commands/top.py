@@ -12,9 +12,9 @@ from typing import Any
 from rlexporter.commands import status
 from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
-from rlexporter.run.shutdown import shown
 from rlexporter.status.cards import FEW, few
 from rlexporter.status.verdict import span
+from rlexporter.terminal import shown
 
 _MOST_AT_ONCE = 16
 _GONE = "gone"

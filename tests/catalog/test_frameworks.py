@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import frameworks, recording
+from rlexporter import frameworks
 from rlexporter.catalog.algorithms import ALGORITHMS, family
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.commands.recorded_alerts import judge
 from rlexporter.frameworks.known import FRAMEWORKS, written_by
+from rlexporter.logs import reader
+from rlexporter.logs.reader import Event, Recording
+from rlexporter.logs.recorded_alerts import judge
 from rlexporter.model.metric import AS_IT_IS
 from rlexporter.model.step import RunFacts
-from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
 from tests.served import gauges
@@ -109,7 +110,7 @@ def written(folder: Path, lines: Iterable[Mapping[str, float | str]]) -> Path:
 def test_a_log(name: str, tmp_path: Path) -> None:
     """Its keys tell framework and family, and those are known that should be; the last values are served and judged."""
     log = LOGS[name]
-    found = recording.read(written(tmp_path, log.lines))
+    found = reader.read(written(tmp_path, log.lines))
     served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == (name.partition(",")[0], log.family)
@@ -125,7 +126,7 @@ def test_keys_that_say_nothing(tmp_path: Path) -> None:
         {"step": step, "actor_lr": 1e-6, "reward": 0.5, "kl": 0.0, "logprobs_diff": 0.0, "policy_loss": 0.1 * step}
         for step in range(1, 31)
     ]
-    found = recording.read(written(tmp_path, bare))
+    found = reader.read(written(tmp_path, bare))
     served = gauges(found)
 
     assert found.facts.framework == "openrlhf"
@@ -151,7 +152,7 @@ def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
         {"loss": 1.0 / i, "token_acc": 0.5, "global_step/max_steps": f"{i}/9"} for i in (1, 2)
     ]
 
-    assert recording.read(written(tmp_path, lines)).facts.family == "custom"
+    assert reader.read(written(tmp_path, lines)).facts.family == "custom"
 
 
 # The tables
@@ -231,7 +232,7 @@ def test_a_log_of_trl_is_of_no_other_framework(data: Path) -> None:
     files = sorted((data / "runs").glob("*.jsonl"))
     assert len(files) >= 12
     for file in files:
-        keys = {key for event in recording.read(file).events for key in event.logs or ()}
+        keys = {key for event in reader.read(file).events for key in event.logs or ()}
         assert written_by(keys) is None, file
 
 

@@ -21,14 +21,13 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.commands import recorded_alerts
 from rlexporter.conditions.view import View
+from rlexporter.logs import reader, recorded_alerts
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Transition
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.recording import reader
 from rlexporter.run import sink
 from rlexporter.store import builder, current, store
 from rlexporter.store.builder import SnapshotBuilder
