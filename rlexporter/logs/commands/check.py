@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
@@ -57,16 +56,16 @@ _SUMMARIES = {alert.alert: alert.summary for alert in (RUN_FAILED, RUN_VANISHED)
 _ORDER = [severity.value for severity in Severity]
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    checks = commands.add_parser("check", help="say which alerts a recorded run would have raised", epilog=_EPILOG)
-    checks.add_argument("files", nargs="+", metavar="FILE", help="a log, or the folder of a run")
-    checks.add_argument("--json", action="store_true", help="as JSON")
-    checks.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
-    checks.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
-    checks.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
-    checks.add_argument("--verbose", action="store_true", help="list what could not be judged, and why")
-    checks.set_defaults(command=run)
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a log, or the folder of a run")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
+    parser.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    parser.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
+    parser.add_argument("--verbose", action="store_true", help="list what could not be judged, and why")
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

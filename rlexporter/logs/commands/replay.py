@@ -36,38 +36,36 @@ _GAP_SECONDS = 240.0
 _EPILOG = "exit status: 0, 3 if the file cannot be read, 2 for any other mistake"
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    again = commands.add_parser(
-        "replay", help="serve a recorded run as if live, or write it for promtool", epilog=_EPILOG
-    )
-    again.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
-    again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
-    again.add_argument(
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
+    parser.add_argument(
         "--speed", type=_speed, default=1.0, metavar="X", help="times its own pace (default: 1; 0 or max: at once)"
     )
-    again.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
-    again.add_argument(
+    parser.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    parser.add_argument(
         "--linger",
         type=float,
         default=60.0,
         metavar="SECONDS",
         help="how long the final state is served (default: %(default)g)",
     )
-    again.add_argument(
+    parser.add_argument(
         "--openmetrics",
         type=Path,
         metavar="OUT",
         help="serve nothing; write what scrapes would have given, for `promtool tsdb create-blocks-from openmetrics`",
     )
-    again.add_argument(
+    parser.add_argument(
         "--interval",
         type=float,
         default=15.0,
         metavar="SECONDS",
         help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
     )
-    again.set_defaults(command=run)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

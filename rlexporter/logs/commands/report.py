@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.languages import CODES, language
@@ -22,17 +21,17 @@ from rlexporter.status.verdict import verdict
 _EPILOG = "exit status: 0, 3 if the file cannot be read, 2 for any other mistake"
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    writes = commands.add_parser("report", help="write the page of a recorded run as one HTML file", epilog=_EPILOG)
-    writes.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
-    writes.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
-    writes.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
-    writes.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
-    writes.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
-    writes.add_argument("--language", choices=CODES, default=CODES[0], help="of the page (default: %(default)s)")
-    writes.add_argument("--compare", metavar="OTHER", help="a log, or the page of a run, to draw in gray beside it")
-    writes.set_defaults(command=run)
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
+    parser.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    parser.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
+    parser.add_argument("--language", choices=CODES, default=CODES[0], help="of the page (default: %(default)s)")
+    parser.add_argument("--compare", metavar="OTHER", help="a log, or the page of a run, to draw in gray beside it")
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

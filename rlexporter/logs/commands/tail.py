@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.display import Display
@@ -41,23 +41,21 @@ _SETTLED_SECONDS = 1.0
 """After so long without a log line, what waits for more is handed on."""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    follows = commands.add_parser(
-        "tail", help="follow the log of a run that you cannot modify, and serve it live", epilog=_EPILOG
-    )
-    follows.add_argument("file", metavar="FILE", help="a log, the folder of a run, or - for standard input")
-    follows.add_argument("--run", metavar="NAME", help="name of the run (default: as the log or its folder is called)")
-    follows.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the log does not say")
-    follows.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
-    follows.add_argument(
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument("file", metavar="FILE", help="a log, the folder of a run, or - for standard input")
+    parser.add_argument("--run", metavar="NAME", help="name of the run (default: as the log or its folder is called)")
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the log does not say")
+    parser.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    parser.add_argument(
         "--linger",
         type=float,
         metavar="SECONDS",
         help="exit this long after the run has ended (default: a file is followed on, as another attempt may append to "
         f"it; a pipe that was closed: {LINGER_SECONDS:g})",
     )
-    follows.set_defaults(command=run)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
