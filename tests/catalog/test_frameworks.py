@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from rlexporter.model.metric import AS_IT_IS
 from rlexporter.model.step import RunFacts
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
+from tests.programs import printed
 from tests.served import gauges
 from tests.tools import ROOT
 
@@ -310,7 +312,8 @@ def test_each_file_is_named_once() -> None:
     """In the list that all others derive from. It imports nothing: the start-up code of every Python runs it."""
     folder = Path(frameworks.__file__).parent
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "common", "known"}
-    assert files == {frameworks.FILES.get(name, name) for name in frameworks.FRAMEWORKS | frameworks.LOGGERS}
+    modules = {found[0] for found in (frameworks.FRAMEWORKS | frameworks.LOGGERS).values()}
+    assert modules == {f"rlexporter.frameworks.{file}" for file in files} | {"rlexporter.logs.frameworks"}
     assert "import " not in re.sub(r'""".*?"""', "", (folder / "__init__.py").read_text(), flags=re.DOTALL)
 
 
@@ -331,3 +334,22 @@ def test_the_table_of_frameworks_is_true() -> None:
         if known not in (str(keys), f"TRL's and {keys}") or judged != (grpo, ppo):
             wrong.append((row, keys, *judged))
     assert wrong == []
+
+
+def test_a_table_is_loaded_when_it_is_asked_for() -> None:
+    """By its name: that one. By the keys of a log: all of them, in the order in which their marks are looked for."""
+    code = (
+        "import sys\n"
+        "from rlexporter.frameworks.known import FRAMEWORKS, written_by\n"
+        "def loaded(): return [m for m in sys.modules if m in modules]\n"
+        "import rlexporter.frameworks as f\n"
+        "modules = {found[0] for found in f.FRAMEWORKS.values()}\n"
+        "print(loaded(), 'verl' in FRAMEWORKS, 'trl' in FRAMEWORKS, FRAMEWORKS.get('trl'))\n"
+        "print(FRAMEWORKS['skyrl'].title, loaded())\n"
+        "print(written_by(['actor/ratio_mean', 'actor/ppo_kl']).name, len(loaded()), written_by(['x']), len(loaded()))"
+    )
+    assert printed(sys.executable, "-c", code).splitlines() == [
+        "[] True False None",
+        "SkyRL ['rlexporter.logs.frameworks']",
+        "roll 1 None 7",
+    ]
