@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from benchmarks.loaded import PLAIN, loaded
 from tests.programs import printed
 
 ROOT = Path(__file__).parent.parent
@@ -171,3 +172,11 @@ def test_import_touches_only_what_the_readme_says() -> None:
         "rlexporter",
         "transformers.integrations.integration_utils",
     ]
+
+
+def test_a_plain_exporter_loads_little() -> None:
+    """One that logs and is not served. The goal: 70 modules, 12,000 lines. `python -m benchmarks.loaded` lists them."""
+    lines = loaded(PLAIN)
+    assert {"rlexporter.run.sink", "rlexporter.conditions.judge"} <= set(lines)
+    assert len(lines) <= 78
+    assert sum(lines.values()) <= 12_450

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.questions import Shown
 from rlexporter.conditions import (
     nonfinite,
     pace_signals,
@@ -22,6 +21,9 @@ from rlexporter.conditions.view import ordered
 from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
+
+if TYPE_CHECKING:
+    from rlexporter.catalog.questions import Shown
 
 _MODULES = (nonfinite, reward_signals, signals, pace_signals, tensor_signals, weight_signals, sample_signals)
 

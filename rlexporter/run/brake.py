@@ -13,8 +13,6 @@ from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.sink import SAVE, STOP, Orders
 from rlexporter.run import shutdown
 from rlexporter.run.error_log import ErrorLog
-from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import verdict
 from rlexporter.store.store import Store
 
 
@@ -57,6 +55,9 @@ class Brake:
 
     def _verdict(self) -> str:
         """Return what the page of the run says now: the cause first, since when, and what to do first."""
+        from rlexporter.status.samples import Samples
+        from rlexporter.status.verdict import verdict
+
         samples = Samples(self._store.snapshot)
         found = verdict(samples, time.time())
         return "\n".join([found.text, *(step.text for step in found.steps[:1])])

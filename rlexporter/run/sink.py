@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.checkpoint import Folders
@@ -15,7 +15,6 @@ from rlexporter.model.metric import Kind, Series
 from rlexporter.model.sink import NotSeenError, Rollout
 from rlexporter.model.step import StepUpdate, whole
 from rlexporter.model.values import Unreadable, read
-from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.pending_step import PendingStep
@@ -24,6 +23,9 @@ from rlexporter.store.keys import clip
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
+
+if TYPE_CHECKING:
+    from rlexporter.recording.writer import Recorder
 
 _KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys if not key.only)
 """Keys of log lines: an array under one of them is what is logged, and not what a histogram of that name counts."""
