@@ -1,4 +1,4 @@
-"""What a terminal shows: text from elsewhere, numbers with their units, and a live line and a summary of a run.
+"""What a terminal shows of a run: a live line and a summary.
 
 All numbers of a run are read from the snapshot.
 """
@@ -39,18 +39,6 @@ _COLUMNS = 80
 _MOST_REWARDS = 4096
 _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
-
-
-def wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str]:
-    """Return ``text`` in lines of at most ``width`` characters, with these indents; no word is broken."""
-    return textwrap.wrap(
-        text.rstrip(),
-        width,
-        initial_indent=first,
-        subsequent_indent=later,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 class Display:

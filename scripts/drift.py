@@ -16,13 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlexporter.store.keys import Resolver
-
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
 from rlexporter.adapters.trainer_facts import algorithm_of
 from rlexporter.catalog.algorithms import GRPO, PPO, RLOO
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
+from rlexporter.feed.keys import Resolver
 from scripts import log_keys
 
 WHEELS = Path(__file__).parent.parent / ".tools/wheels"

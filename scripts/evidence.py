@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.commands import recorded_alerts
 from rlexporter.conditions import from_catalog
+from rlexporter.logs import reader, recorded_alerts
 from rlexporter.model.condition import Condition, Family, Severity
 from scripts.readers import readers
 
@@ -243,7 +242,7 @@ def told(case: Case, found: Judged, usual: Collection[Alert] = ()) -> Told:
 def judged(path: Path, algorithm: str = "", off: Iterable[str] = ()) -> Judged:
     """Judge a run without the conditions ``off``."""
     with _without({*off}), _unpacked(path) as plain:
-        report = recorded_alerts.judge(recording.read(plain, algorithm))
+        report = recorded_alerts.judge(reader.read(plain, algorithm))
     alerts = (Alert(each.condition or each.alert, each.family, each.severity, each.step) for each in report.alerts)
     return Judged(tuple(alerts), next((each["name"] for each in report.incidents), ""))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import rlexporter
-from rlexporter.commands import main
+from rlexporter.commands import COMMANDS, main
 from rlexporter.config.settings import FROM, FROM_TEXT, Settings, argument
 from scripts import arguments
 from scripts.pack.markdown import table
@@ -61,7 +61,7 @@ def _default(field: Field[Any]) -> str:
 
 def commands() -> str:
     """Return a section for each command: what it is for, how it is called, its arguments, what it prints."""
-    parser = main._parser()
+    parser = main.parser(COMMANDS)
     known = _subcommands(parser)
     overview = table(("Command", "What it is for"), ((f"[`{name}`](#{name})", text) for name, text, _ in known))
     return _page("cli.md", "\n".join((overview, *(_command(name, text, each) for name, text, each in known))))

@@ -6,7 +6,7 @@ from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.feed.feed import Feed
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.recording import Recording
+from rlexporter.logs.reader import Recording
 
 
 def gauges(found: Recording) -> dict[str, float]:

@@ -21,10 +21,10 @@ import torch
 import rlexporter
 from rlexporter import TLS, Exporter, SetupError
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.commands.playback import played
+from rlexporter.logs.playback import played
+from rlexporter.logs.reader import read
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.recording.reader import read
 from rlexporter.run import shutdown
 from tests.conftest import fetch
 from tests.endpoint import wire

@@ -1,4 +1,4 @@
-"""Alerts on the process of a run, their runbooks, and which families of conditions are causes of which.
+"""Alerts on the process of a run, and their runbooks.
 
 ``expr`` is PromQL as in `scripts.pack.recording_rules`. What a description says beside the value stands in labels of
 `rl:alert`.
@@ -113,55 +113,6 @@ RUN_STALLED = PrometheusAlert(
     ),
     source="600 seconds: prime-rl; ten times the own median: `rl_stall_after_seconds`",
 )
-
-INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
-    (
-        (Family.NONFINITE,),
-        (
-            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU),
-            *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION, Family.WEIGHTS),
-        ),
-    ),
-    (
-        (Family.DATA, Family.OBJECTIVE),
-        (
-            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.KL_NEGATIVE),
-            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH),
-            *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
-        ),
-    ),
-    (
-        (Family.KL_NEGATIVE,),
-        (
-            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.ENTROPY_LOW),
-            *(Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH, Family.TRUNCATION),
-            *(Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
-        ),
-    ),
-    ((Family.OPTIMIZER,), (Family.GRAD, Family.GRAD_DEAD, Family.WEIGHTS, Family.PLATEAU)),
-    ((Family.ADVANTAGE,), (Family.GRAD_DEAD, Family.PLATEAU)),
-    ((Family.ENTROPY_LOW,), (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD)),
-    (
-        (Family.POLICY_STEP, Family.GRAD, Family.LR),
-        (Family.WEIGHTS,),
-    ),
-    (
-        (Family.LR,),
-        (Family.OPTIMIZER, Family.REWARD_FLAT),
-    ),
-    (
-        (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
-        (
-            *(Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH),
-            *(Family.PLATEAU, Family.EVALUATION),
-        ),
-    ),
-    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.WEIGHTS, Family.KL_HIGH)),
-    ((Family.TRUNCATION,), (Family.LENGTH,)),
-    ((Family.REWARD_FLAT,), (Family.REWARD_DROP, Family.PLATEAU, Family.GRAD_DEAD)),
-    ((Family.STALL,), (Family.SLOW,)),
-)
-"""The families that are causes, each with its symptoms: see `rlexporter.catalog.causes`."""
 
 
 def runbook(name: str) -> str | None:

@@ -8,10 +8,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
 
-from rlexporter.catalog.alerts import INHIBITIONS
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.model.condition import Condition, Family, Limit, Severity
 
+INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
+    (
+        (Family.NONFINITE,),
+        (
+            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU),
+            *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION, Family.WEIGHTS),
+        ),
+    ),
+    (
+        (Family.DATA, Family.OBJECTIVE),
+        (
+            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.KL_NEGATIVE),
+            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH),
+            *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
+        ),
+    ),
+    (
+        (Family.KL_NEGATIVE,),
+        (
+            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.ENTROPY_LOW),
+            *(Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH, Family.TRUNCATION),
+            *(Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
+        ),
+    ),
+    ((Family.OPTIMIZER,), (Family.GRAD, Family.GRAD_DEAD, Family.WEIGHTS, Family.PLATEAU)),
+    ((Family.ADVANTAGE,), (Family.GRAD_DEAD, Family.PLATEAU)),
+    ((Family.ENTROPY_LOW,), (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD)),
+    (
+        (Family.POLICY_STEP, Family.GRAD, Family.LR),
+        (Family.WEIGHTS,),
+    ),
+    (
+        (Family.LR,),
+        (Family.OPTIMIZER, Family.REWARD_FLAT),
+    ),
+    (
+        (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
+        (
+            *(Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH),
+            *(Family.PLATEAU, Family.EVALUATION),
+        ),
+    ),
+    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.WEIGHTS, Family.KL_HIGH)),
+    ((Family.TRUNCATION,), (Family.LENGTH,)),
+    ((Family.REWARD_FLAT,), (Family.REWARD_DROP, Family.PLATEAU, Family.GRAD_DEAD)),
+    ((Family.STALL,), (Family.SLOW,)),
+)
+"""The families that are causes, each with its symptoms."""
 FATAL = Family.NONFINITE
 """A run that fails soon after one of these began, while it holds, died of it: sampling from NaN weights raises."""
 FAILURE = ("run_failed", Severity.CRITICAL.value)

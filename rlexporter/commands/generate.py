@@ -67,27 +67,24 @@ _MOST_BYTES = 10_000_000
 _ADDRESS = re.compile(r"https?://[^\s\"'`<>\\^{|}$?#]+")
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    command = commands.add_parser(
-        "generate", help="write rules, Alertmanager's configuration and dashboards for your site"
-    )
-    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that they are written to")
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that they are written to")
     for name, default, said in (
         ("--runbooks-url", RUNBOOKS, "where you serve DIR/alerts/runbooks (default: %(default)s)"),
         ("--grafana-url", None, "your Grafana: alerts then link to their run's dashboard at that moment"),
     ):
-        command.add_argument(name, type=base, default=default, metavar="URL", help=said)
+        parser.add_argument(name, type=base, default=default, metavar="URL", help=said)
     said = "the jobs of Prometheus that runs are scraped in: RLTargetSilent watches them (default: %(default)s)"
-    command.add_argument("--job", type=_regex, default=JOBS, metavar="REGEX", help=said)
+    parser.add_argument("--job", type=_regex, default=JOBS, metavar="REGEX", help=said)
     said = "only series that it matches, such as 'env=\"prod\"', are shown and alerted on; may be given several times"
-    command.add_argument("--match", type=_matcher, action="append", default=[], metavar="MATCHER", help=said)
+    parser.add_argument("--match", type=_matcher, action="append", default=[], metavar="MATCHER", help=said)
     said = f"more labels that tell runs of one name apart, such as project (these always do: {', '.join(IDENTITY)})"
-    command.add_argument("--identity", type=_labels, action="extend", default=[], metavar="NAME,NAME", help=said)
+    parser.add_argument("--identity", type=_labels, action="extend", default=[], metavar="NAME,NAME", help=said)
     for name in PLACES:
         said = f"what your targets call the label {name} (default: %(default)s)"
-        command.add_argument(f"--{name}-label", type=_label, default=name, metavar="NAME", help=said)
-    command.set_defaults(command=run)
+        parser.add_argument(f"--{name}-label", type=_label, default=name, metavar="NAME", help=said)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rlexporter.config.settings import FROM, LOGGERS, Settings
 from rlexporter.model.errors import SetupError
@@ -26,29 +26,27 @@ _VARIABLES = {
 }
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    start = commands.add_parser(
-        "run",
-        help="run a training script or a launcher, and serve whatever it trains",
-        usage="rlexporter run [-h] [--run NAME] [--host H] [--port P] [--from LOGGER,...] COMMAND [ARGS...]",
-        description="COMMAND is a Python script, `-m MODULE`, `-c CODE`, or any program: torchrun, accelerate, trl. "
-        "Every other setting is an environment variable RLEXPORTER_*.",
-        allow_abbrev=False,
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.usage = "rlexporter run [-h] [--run NAME] [--host H] [--port P] [--from LOGGER,...] COMMAND [ARGS...]"
+    parser.description = (
+        "COMMAND is a Python script, `-m MODULE`, `-c CODE`, or any program: torchrun, accelerate, trl. "
+        "Every other setting is an environment variable RLEXPORTER_*."
     )
-    start.add_argument("--run", metavar="NAME", help="name of the run (default: from the trainer)")
-    start.add_argument("--host", metavar="H", help="address to listen on (default: 127.0.0.1)")
-    start.add_argument("--port", metavar="P", help="port to serve on (default: 9750; 0: a free one)")
-    start.add_argument(
+    parser.allow_abbrev = False
+    parser.add_argument("--run", metavar="NAME", help="name of the run (default: from the trainer)")
+    parser.add_argument("--host", metavar="H", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    parser.add_argument(
         "--from",
         dest="sources",
         metavar="LOGGER,...",
         help=f"serve what is logged to one of these, the preferred first: {', '.join(LOGGERS)}",
     )
-    start.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    start.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    start.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    start.set_defaults(command=run)
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> NoReturn:

@@ -22,12 +22,11 @@ from typing import Any
 
 from rlexporter.atomic_file import read_regular
 from rlexporter.config.settings import DEFAULT_PORT
-from rlexporter.display import wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
-from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.steps import ADDRESS
+from rlexporter.terminal import shown, wrapped
 
 HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
 URL_HELP = f"an address, a host (port {DEFAULT_PORT}), or a port of this machine (default: {HERE})"
@@ -52,13 +51,13 @@ class UnreachableError(Exception):
     """An exporter gave no usable answer; the message says why, in one line."""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    asks = commands.add_parser("status", help="say how a run is doing: fine, look or act", epilog=_EPILOG)
-    asks.add_argument("url", nargs="?", default=HERE, metavar="URL", help=f"its exporter: {URL_HELP}")
-    asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
-    add_access_to(asks)
-    asks.set_defaults(command=run)
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument("url", nargs="?", default=HERE, metavar="URL", help=f"its exporter: {URL_HELP}")
+    parser.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
+    add_access_to(parser)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 from rlexporter.commands import status
 from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
-from rlexporter.run.shutdown import shown
 from rlexporter.status.cards import FEW, few
 from rlexporter.status.verdict import span
+from rlexporter.terminal import shown
 
 _MOST_AT_ONCE = 16
 _GONE = "gone"
@@ -42,18 +42,18 @@ Row = Mapping[str, str]
 """What the table shows of one run, by column; a column that is left out is empty."""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    watches = commands.add_parser("top", help="show several runs in a terminal, the worst first", epilog=_EPILOG)
-    watches.add_argument(
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
         "urls", nargs="*", default=[status.HERE], metavar="URL", help=f"their exporters, each {status.URL_HELP}"
     )
-    watches.add_argument("--once", action="store_true", help="print the table once, for a script or a log")
-    watches.add_argument(
+    parser.add_argument("--once", action="store_true", help="print the table once, for a script or a log")
+    parser.add_argument(
         "--interval", type=status.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
     )
-    status.add_access_to(watches)
-    watches.set_defaults(command=run)
+    status.add_access_to(parser)
+    parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.questions import Shown
 from rlexporter.conditions.judge import Judge, Thresholds
 from rlexporter.conditions.signals import declared
 from rlexporter.conditions.view import ordered
 from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
+
+if TYPE_CHECKING:
+    from rlexporter.catalog.questions import Shown
 
 SIGNALS = ordered((*SERIES_SIGNALS, *declared.signals))
 """All signals, in the order of evaluation."""

@@ -7,7 +7,6 @@ import os
 import re
 import warnings
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from rlexporter.config.settings import Settings
 from rlexporter.demo.faults import KINDS, Fault
@@ -22,22 +21,17 @@ _VERSIONS = {
 """First and last version of TRL with the trainer of an algorithm, and one to install."""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to ``commands``."""
-    trial = commands.add_parser(
-        "demo",
-        help="train a tiny model with TRL on the CPU, and serve the run",
-        epilog="\n".join(
-            ["faults, such as --fault nan@200:", *(f"  {kind:15} {what}" for kind, what in KINDS.items())]
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def define(parser: argparse.ArgumentParser) -> None:
+    """Define the command."""
+    parser.epilog = "\n".join(
+        ["faults, such as --fault nan@200:", *(f"  {kind:15} {what}" for kind, what in KINDS.items())]
     )
-    trial.add_argument("--algorithm", choices=tuple(_VERSIONS), default="grpo")
-    trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
-    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750, or the next free one)")
-    trial.add_argument("--fault", metavar="KIND@STEP", help="inject a real fault at this step, one of those below")
-    trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
-    trial.set_defaults(command=run)
+    parser.add_argument("--algorithm", choices=tuple(_VERSIONS), default="grpo")
+    parser.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
+    parser.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750, or the next free one)")
+    parser.add_argument("--fault", metavar="KIND@STEP", help="inject a real fault at this step, one of those below")
+    parser.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
+    parser.set_defaults(command=run)
 
 
 def _positive(text: str) -> int:

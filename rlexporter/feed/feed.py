@@ -18,7 +18,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.conditions.view import ASIDE
 from rlexporter.conditions.watch import Judged, Turn, Turns, Watch
@@ -32,9 +32,11 @@ from rlexporter.model.sink import NotSeenError, Rollout
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate, whole
 from rlexporter.model.values import Unreadable, read
-from rlexporter.recording.writer import Recorder
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import Tally, on_gpu
+
+if TYPE_CHECKING:
+    from rlexporter.recording.writer import Recorder
 
 _STEPS_KEPT = 64
 """The snapshots that wait for a reader, of some 100 kB each. The reader comes twice a second."""

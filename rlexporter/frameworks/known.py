@@ -6,7 +6,7 @@ A key feeds a series only if unit, level and estimator are those of the series; 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 
 from rlexporter import frameworks
@@ -16,11 +16,30 @@ from rlexporter.model.metric import Framework
 TRL = "trl"
 """The label ``framework`` of runs of TRL. Its keys are declared with the metrics themselves."""
 
-_files = dict.fromkeys(frameworks.FILES.get(name, name) for name in frameworks.FRAMEWORKS)
-FRAMEWORKS: dict[str, Framework] = {
-    table.name: table for file in _files for table in import_module(f"rlexporter.frameworks.{file}").TABLES
-}
-"""The frameworks by name. Of two with the same keys, the one with the more specific marks comes first."""
+
+class _Tables(Mapping[str, Framework]):
+    """The tables by the names of their frameworks. A module is loaded when one of its tables is asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Framework] = {}
+
+    def __getitem__(self, name: str) -> Framework:
+        if name not in self._loaded:
+            module = import_module(frameworks.FRAMEWORKS[name][0])
+            self._loaded |= {table.name: table for table in module.TABLES}
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in frameworks.FRAMEWORKS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(frameworks.FRAMEWORKS)
+
+    def __len__(self) -> int:
+        return len(frameworks.FRAMEWORKS)
+
+
+FRAMEWORKS: Mapping[str, Framework] = _Tables()
 
 
 def written_by(keys: Collection[str]) -> Framework | None:

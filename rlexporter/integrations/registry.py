@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.frameworks import FILES, FRAMEWORKS, WATCHED
+from rlexporter.frameworks import LOGGERS, WATCHED
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -51,13 +51,13 @@ def register_all() -> None:
     after_import("transformers.trainer", _add_default_callback)
     after_import("swift.trainers.patcher", _add_to_swift)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
-    read_loggers(*FRAMEWORKS)
+    read_loggers(*(name for name in WATCHED if name not in LOGGERS))
 
 
 def read_loggers(*always: str) -> None:
     """Read the loggers that `RLEXPORTER_FROM` names from now on, and those of ``always``; twice changes nothing."""
     for name in _order(always):
-        for module in WATCHED[name]:
+        for module in WATCHED[name][1:]:
             after_import(module, _Watch(name, always))
 
 
@@ -75,8 +75,7 @@ class _Watch:
         if _sources is None:
             _sources = Sources(_order(self.always))
         if self.name in _sources.order:
-            own = import_module(f"rlexporter.frameworks.{FILES.get(self.name, self.name)}")
-            own.watch(module, _sources.feed(self.name))
+            import_module(WATCHED[self.name][0]).watch(module, _sources.feed(self.name))
 
 
 def _order(always: tuple[str, ...]) -> tuple[str, ...]:
@@ -86,7 +85,7 @@ def _order(always: tuple[str, ...]) -> tuple[str, ...]:
     if unknown:
         logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(WATCHED))
     known = dict.fromkeys(name for name in (*always, *asked) if name in WATCHED)
-    return tuple(sorted(known, key=lambda name: name not in FRAMEWORKS))
+    return tuple(sorted(known, key=lambda name: name in LOGGERS))
 
 
 def _add_to_report(module: ModuleType) -> None:

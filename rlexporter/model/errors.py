@@ -27,6 +27,10 @@ class SetupError(Exception):
     """An error that the user must fix before the exporter can start; the message says what, where and how."""
 
 
+class UnreadableError(SetupError):
+    """A file is not what it should be, such as a recorded run. The message is one line: which, where, what is wrong."""
+
+
 @contextmanager
 def needed_by(what: str, install: str) -> Iterator[None]:
     """Turn an ImportError in the block into a SetupError that tells the user to ``pip install`` what ``what`` needs.

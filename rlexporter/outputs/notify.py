@@ -19,10 +19,10 @@ from rlexporter.model.incident import Incident
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs.courier import Courier, Message, Receiver
 from rlexporter.outputs.periodic import REST_SECONDS, Ticker
-from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
+from rlexporter.terminal import shown
 
 LOOK_SECONDS = 2.0
 END_SECONDS = 1.5

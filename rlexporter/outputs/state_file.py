@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.atomic_file import of_rank, read_regular, set_aside, write_whole
 from rlexporter.config.parsers import ON
 from rlexporter.model.condition import Severity
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import SetupError, UnreadableError
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs.periodic import Ticker
 from rlexporter.recording import codec
-from rlexporter.recording.source import UnreadableError
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.sink import SAVE, STOP, Orders
 from rlexporter.run import shutdown
-from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import verdict
 
 
 class Brake:
@@ -56,6 +54,7 @@ class Brake:
 
     def _verdict(self) -> str:
         """Return what the page of the run says now: the cause first, since when, and what to do first."""
+
         samples = Samples(self._feed.snapshot)
         found = verdict(samples, time.time())
         return "\n".join([found.text, *(step.text for step in found.steps[:1])])

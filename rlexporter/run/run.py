@@ -21,8 +21,7 @@ from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import ON_CRITICAL, RunState, Snapshot
 from rlexporter.model.step import RunFacts
-from rlexporter.recording.writer import Recorder
-from rlexporter.run import identity, rank_view, shutdown
+from rlexporter.run import identity, shutdown
 from rlexporter.run.brake import Brake
 from rlexporter.status.completions import Completions
 from rlexporter.version import __version__
@@ -142,6 +141,8 @@ class Run:
         if self.rank == 0:
             return snapshot
         if self._shown is None or self._shown[0] is not snapshot:
+            from rlexporter.run import rank_view
+
             self._shown = (snapshot, rank_view.own(snapshot, self.settings.ranks))
         return self._shown[1]
 
@@ -239,6 +240,8 @@ class Run:
     def record(self) -> None:
         """Begin to record if the settings ask for it. Raises SetupError for a file that cannot be written."""
         if self.settings.record and self.feed.recorder is None:
+            from rlexporter.recording.writer import Recorder
+
             path = str(of_rank(self.settings.record, self.rank))
             self.feed.recorder = Recorder(path, partial(self.errors.add, "record"))
 

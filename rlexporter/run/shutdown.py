@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from rlexporter.terminal import shown
+
 SIGTERM_GRACE_SECONDS = 25.0
 """The time to end after SIGTERM: Kubernetes and torchrun kill after 30 seconds."""
 
@@ -160,11 +162,6 @@ def outstanding() -> BaseException | None:
     if isinstance(error, BaseException):
         return error
     return None if _script is None or _returned(_script) else SystemExit()
-
-
-def shown(text: object) -> str:
-    """Return ``text`` for a terminal: signs that it does not print, or that turn text around, become their numbers."""
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
 
 
 def say(text: str) -> None:

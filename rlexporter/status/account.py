@@ -15,7 +15,8 @@ from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.metric import Kind
 from rlexporter.status import steps
-from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
+from rlexporter.status.numbers import number, whole
+from rlexporter.status.samples import COUNTED, Samples, quantity
 
 _BEGAN = {
     Standing.HOLDS: "It began in step {step}.",

@@ -15,7 +15,8 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.status.history import since
-from rlexporter.status.samples import Samples, number
+from rlexporter.status.numbers import number
+from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import UNKNOWN, age, is_stalled
 
 FEW = ("reward", "KL", "entropy", "gradient norm")

@@ -10,7 +10,7 @@ from math import isnan
 from typing import Any
 
 from rlexporter.model.sink import Rollout
-from rlexporter.status.samples import number
+from rlexporter.status.numbers import number
 
 _LONGEST = 4000
 _TAIL = 1000

@@ -20,7 +20,8 @@ from rlexporter.status import cards
 from rlexporter.status.account import incidents_as_json
 from rlexporter.status.curve import HeatMap, thinned
 from rlexporter.status.history import History, labelled, since
-from rlexporter.status.samples import Number, Samples, number, whole
+from rlexporter.status.numbers import Number, number, whole
+from rlexporter.status.samples import Samples
 from rlexporter.status.steps import PID
 from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, is_stalled, verdict
 

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from rlexporter.status.curve import thinned
-from rlexporter.status.samples import number, whole
+from rlexporter.status.numbers import number, whole
 
 _POINTS = 250
 """The most points of a curve: it is a line in the background."""

@@ -1,10 +1,9 @@
-"""A snapshot by name of metric, and its numbers as JSON takes them."""
+"""A snapshot by name of metric, and its numbers with their units."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import isfinite, isnan
 
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
@@ -12,22 +11,6 @@ from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions import past
 from rlexporter.conditions.from_catalog import SIGNALS, sources
 from rlexporter.model.snapshot import Snapshot
-
-Number = float | int | str | None
-"""A number of a JSON document: NaN and infinities are the strings "NaN", "+Inf" and "-Inf"."""
-
-
-def number(value: float | None) -> Number:
-    """Return ``value`` for a JSON document, which has no NaN or infinity; None for None."""
-    if value is None or isfinite(value):
-        return value
-    return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-def whole(value: float | None) -> Number:
-    """Return ``value``, which counts something, without a fraction."""
-    return int(value) if value is not None and isfinite(value) else number(value)
-
 
 _SHOWN = {NAMED[one.series].unit for question in QUESTIONS for shown in question.main for one in sources(shown)}
 UNITS = sorted((_SHOWN | {signal.unit for signal in SIGNALS}) - {"", "fraction", "reward"})

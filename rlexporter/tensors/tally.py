@@ -9,13 +9,15 @@ which waits.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.tensors import host
-from rlexporter.tensors.device import DeviceTally
+
+if TYPE_CHECKING:
+    from rlexporter.tensors.device import DeviceTally
 
 Seen = dict[Series, Histogram]
 _WAITING = 16
@@ -41,6 +43,8 @@ class Tally:
                 raise NotSeenError("it is computed inside a CUDA graph, and a graph cannot be counted")
             device = str(values.device)
             if device not in self.devices:
+                from rlexporter.tensors.device import DeviceTally
+
                 self.devices[device] = DeviceTally(values.device)
             self.devices[device].add(series, values, mask)
             return

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 
-from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.commands.recorded_alerts import Report, judge
 from rlexporter.conditions.judge import Thresholds
+from rlexporter.logs import reader
+from rlexporter.logs.recorded_alerts import Report, judge
 from rlexporter.model.condition import Condition
 
 FACTORS = (0.5, 0.71, 1.0, 1.41, 2.0)
@@ -60,7 +60,7 @@ def judged(files: Sequence[Path], algorithm: str = "") -> list[Raised]:
 
 def _judged(given: tuple[Path, str]) -> Raised:
     file, algorithm = given
-    recorded = recording.read(file, algorithm)
+    recorded = reader.read(file, algorithm)
     return {factor: _raised(judge(recorded, scaled(factor) if factor != 1.0 else {})) for factor in FACTORS}
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.commands.recorded_alerts import Report, judge
-from rlexporter.display import wrapped
+from rlexporter.logs import reader
+from rlexporter.logs.recorded_alerts import Report, judge
+from rlexporter.terminal import wrapped
 from scripts.limits.factors import table
 
 _WIDTH = 140
@@ -51,7 +51,7 @@ def load(folder: Path, algorithm: str = "") -> list[Run]:
     """Every run of a folder, judged with the limits as they are. ``algorithm``: where a file does not say."""
     found = []
     for kind, label, path, onset in _rows(folder):
-        found.append(Run(kind, label, judge(recording.read(path, algorithm)), onset))
+        found.append(Run(kind, label, judge(reader.read(path, algorithm)), onset))
         print(f"\r{len(found)} runs of {folder}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return found

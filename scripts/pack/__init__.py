@@ -5,8 +5,7 @@ What it writes is committed, and part of the wheel; `rlexporter generate` fills 
 
 from __future__ import annotations
 
-from rlexporter.catalog.alerts import INHIBITIONS
-from rlexporter.catalog.causes import NONFINITE_ALERTS
+from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS
 from rlexporter.catalog.metrics import CATALOG
 from scripts.pack import alertmanager, grafana_alerting, kubernetes, links, rules, runbooks
 from scripts.pack.dashboards import dashboards

@@ -9,8 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from rlexporter import recording
-from rlexporter.commands import playback
+from rlexporter.logs import playback, reader
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -64,5 +63,5 @@ def _documents(file: Path) -> list[dict[str, Any]]:
             left.pop(0)
             found.append(document.kept(run.feed.snapshot, history, run.clock()))
 
-    playback.played(recording.read(str(file), ""), {}, see)
+    playback.played(reader.read(str(file), ""), {}, see)
     return found

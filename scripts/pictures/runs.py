@@ -15,13 +15,13 @@ from pathlib import Path
 
 import yaml
 
-from rlexporter import recording
-from rlexporter.commands.playback import feed
 from rlexporter.config.arguments import Rank
 from rlexporter.config.settings import Settings
+from rlexporter.logs import reader
+from rlexporter.logs.playback import feed
+from rlexporter.logs.reader import Event
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs.prometheus import Backfill
-from rlexporter.recording import Event
 from rlexporter.run.run import Run
 from scripts.pictures.look import Json
 from tests.dashboards.past import END, SCRAPE
@@ -95,7 +95,7 @@ def _at_pace(event: Event, start: float, pace: float) -> Event:
 
 def history(told: Planned) -> Iterator[bytes]:
     """What scrapes every 15 seconds would have given, as OpenMetrics."""
-    found = recording.read(told.file, told.algorithm)
+    found = reader.read(told.file, told.algorithm)
     events = [each for each in found.events if isfinite(each.time) and each.step <= told.until]
     if not told.ended:
         events = [each for each in events if each.state is None or not each.state.over]

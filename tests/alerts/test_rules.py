@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog.alerts import INHIBITIONS, RUNBOOKS
-from rlexporter.catalog.causes import NONFINITE_ALERTS
+from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.generate import pack

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import frameworks, recording
+from rlexporter import frameworks
 from rlexporter.catalog.algorithms import ALGORITHMS, family
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.commands.recorded_alerts import judge
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.keys import Resolver
 from rlexporter.frameworks.known import FRAMEWORKS, written_by
+from rlexporter.logs import reader
+from rlexporter.logs.reader import Event, Recording
+from rlexporter.logs.recorded_alerts import judge
 from rlexporter.model.metric import AS_IT_IS
 from rlexporter.model.step import RunFacts
-from rlexporter.recording import Event, Recording
+from tests.programs import printed
 from tests.served import gauges
 from tests.tools import ROOT
 
@@ -109,7 +112,7 @@ def written(folder: Path, lines: Iterable[Mapping[str, float | str]]) -> Path:
 def test_a_log(name: str, tmp_path: Path) -> None:
     """Its keys tell framework and family, and those are known that should be; the last values are served and judged."""
     log = LOGS[name]
-    found = recording.read(written(tmp_path, log.lines))
+    found = reader.read(written(tmp_path, log.lines))
     served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == (name.partition(",")[0], log.family)
@@ -125,7 +128,7 @@ def test_keys_that_say_nothing(tmp_path: Path) -> None:
         {"step": step, "actor_lr": 1e-6, "reward": 0.5, "kl": 0.0, "logprobs_diff": 0.0, "policy_loss": 0.1 * step}
         for step in range(1, 31)
     ]
-    found = recording.read(written(tmp_path, bare))
+    found = reader.read(written(tmp_path, bare))
     served = gauges(found)
 
     assert found.facts.framework == "openrlhf"
@@ -151,7 +154,7 @@ def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
         {"loss": 1.0 / i, "token_acc": 0.5, "global_step/max_steps": f"{i}/9"} for i in (1, 2)
     ]
 
-    assert recording.read(written(tmp_path, lines)).facts.family == "custom"
+    assert reader.read(written(tmp_path, lines)).facts.family == "custom"
 
 
 # The tables
@@ -231,7 +234,7 @@ def test_a_log_of_trl_is_of_no_other_framework(data: Path) -> None:
     files = sorted((data / "runs").glob("*.jsonl"))
     assert len(files) >= 12
     for file in files:
-        keys = {key for event in recording.read(file).events for key in event.logs or ()}
+        keys = {key for event in reader.read(file).events for key in event.logs or ()}
         assert written_by(keys) is None, file
 
 
@@ -309,7 +312,8 @@ def test_each_file_is_named_once() -> None:
     """In the list that all others derive from. It imports nothing: the start-up code of every Python runs it."""
     folder = Path(frameworks.__file__).parent
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "common", "known"}
-    assert files == {frameworks.FILES.get(name, name) for name in frameworks.FRAMEWORKS | frameworks.LOGGERS}
+    modules = {found[0] for found in (frameworks.FRAMEWORKS | frameworks.LOGGERS).values()}
+    assert modules == {f"rlexporter.frameworks.{file}" for file in files} | {"rlexporter.logs.frameworks"}
     assert "import " not in re.sub(r'""".*?"""', "", (folder / "__init__.py").read_text(), flags=re.DOTALL)
 
 
@@ -330,3 +334,22 @@ def test_the_table_of_frameworks_is_true() -> None:
         if known not in (str(keys), f"TRL's and {keys}") or judged != (grpo, ppo):
             wrong.append((row, keys, *judged))
     assert wrong == []
+
+
+def test_a_table_is_loaded_when_it_is_asked_for() -> None:
+    """By its name: that one. By the keys of a log: all of them, in the order in which their marks are looked for."""
+    code = (
+        "import sys\n"
+        "from rlexporter.frameworks.known import FRAMEWORKS, written_by\n"
+        "def loaded(): return [m for m in sys.modules if m in modules]\n"
+        "import rlexporter.frameworks as f\n"
+        "modules = {found[0] for found in f.FRAMEWORKS.values()}\n"
+        "print(loaded(), 'verl' in FRAMEWORKS, 'trl' in FRAMEWORKS, FRAMEWORKS.get('trl'))\n"
+        "print(FRAMEWORKS['skyrl'].title, loaded())\n"
+        "print(written_by(['actor/ratio_mean', 'actor/ppo_kl']).name, len(loaded()), written_by(['x']), len(loaded()))"
+    )
+    assert printed(sys.executable, "-c", code).splitlines() == [
+        "[] True False None",
+        "SkyRL ['rlexporter.logs.frameworks']",
+        "roll 1 None 7",
+    ]

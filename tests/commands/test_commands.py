@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from rlexporter import commands
 from rlexporter.commands import main
+from tests.programs import printed
 from tests.tools import ROOT
 
+MODULES = [module for module, _ in commands.COMMANDS.values()]
 COMMANDS = "demo run status top notify metrics check report replay tail generate discovery".split()
 
 
@@ -127,3 +130,26 @@ def test_a_pipe_that_is_closed_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert (tmp_path / "status").read_text() == "141\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "never"),
+    [
+        ("--help", "rlexporter.commands", ("rlexporter.catalog", "rlexporter.config", *MODULES)),
+        ("status --help", "rlexporter.commands.status", ("rlexporter.logs", "rlexporter.run", "rlexporter.endpoint")),
+        ("check tests/data/formats/trl_console.log", "rlexporter.logs", ("rlexporter.endpoint", "torch", "fastapi")),
+        ("run --help", "rlexporter.commands.run", ("rlexporter.logs", "rlexporter.demo", "rlexporter.run")),
+    ],
+)
+def test_only_the_command_that_runs_is_imported(words: str, own: str, never: tuple[str, ...]) -> None:
+    """The list of commands names the others, with what they are for."""
+    code = (
+        "import sys, contextlib\n"
+        "from rlexporter.commands.main import main\n"
+        "with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):\n"
+        f"    main({words.split()})\n"
+        "print(*sys.modules)"
+    )
+    loaded = printed(sys.executable, "-c", code, cwd=ROOT).split()
+    assert own in loaded
+    assert [module for module in never if module in loaded] == []

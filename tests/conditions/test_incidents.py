@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog.alerts import INHIBITIONS
-from rlexporter.catalog.causes import NONFINITE_ALERTS, WAKE, may_explain
+from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS, WAKE, may_explain
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.step import StepUpdate

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from rlexporter import recording
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.commands import playback
 from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNALS
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.view import View
 from rlexporter.config.settings import Settings
+from rlexporter.logs import playback, reader
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import RunFacts
@@ -141,7 +140,7 @@ def _shown(name: str) -> list[tuple[str, float]]:
     def see(run: Run) -> None:
         found.extend(_served(run).items())
 
-    playback.played(recording.read(str(DATA / f"runs/{name}.jsonl"), ""), {}, see)
+    playback.played(reader.read(str(DATA / f"runs/{name}.jsonl"), ""), {}, see)
     return found
 
 

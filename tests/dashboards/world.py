@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from rlexporter import Exporter, Rank, recording
+from rlexporter import Exporter, Rank
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.commands.playback import feed
+from rlexporter.logs import reader
+from rlexporter.logs.playback import feed
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -26,7 +27,7 @@ from tests.conditions.planted import LINES
 from tests.conftest import DATA
 from tests.dashboards.curves import still
 from tests.dashboards.large_runs import Changes, agents, lines
-from tests.recording.logs import flat
+from tests.logs.files import flat
 
 RUNS = DATA / "runs"
 REPLAYED = {
@@ -122,7 +123,7 @@ def _algorithm(name: str) -> str:
 
 
 def _replay(exporter: Exporter, path: Path, *, tensors: bool = True) -> Tick:
-    found = recording.read(path)
+    found = reader.read(path)
     exporter.run.prepare(found.facts)
     exporter._run.enter(RunState.RUNNING)
     share = -(-len(found.events) // TICKS)

@@ -213,7 +213,7 @@ def test_the_image_of_the_demo() -> None:
     assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("RUN", "COPY"))
     assert said["EXPOSE"] == [str(DEFAULT_PORT)]
     assert json.loads(said["ENTRYPOINT"][0]) == ["rlexporter"]
-    assert main._parser().parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
+    assert main.parser({"demo"}).parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
     assert f"TORCH={re.findall(r'TORCH:-(.*)}', (ROOT / 'scripts/setup').read_text())[0]}" in said["ARG"]
     assert "RLEXPORTER_LISTEN_HOST=0.0.0.0" in said["ENV"][0]
 

@@ -41,7 +41,7 @@ PLAIN = {
         "$ rlexporter check": "run: test_a_real_report",
         "Subject:": "what arrived from real servers; `python -m scripts.arrived` writes it",
         "[critical]": "the same",
-        "act  ": "an example of what is printed: tests/commands/test_check_text.py has real ones",
+        "act  ": "an example of what is printed: tests/logs/commands/test_check_text.py has real ones",
     },
     "docs/howto/notify.md": {"act: ": "an example of a message: tests/outputs/test_notify.py has real ones"},
     "docs/cli.md": {"": "made from the code: tests/docs/test_generated.py"},

@@ -28,8 +28,8 @@ import pytest
 from safetensors.torch import load_file
 from transformers.trainer_utils import get_last_checkpoint
 
-from rlexporter import recording
 from rlexporter.adapters.folders import MARK
+from rlexporter.logs import reader
 from rlexporter.model.snapshot import RunState
 from tests.endpoint.test_fuzz import exchanged, random_request
 from tests.outputs.evil import EVIL, listening
@@ -110,7 +110,7 @@ def _loop(seed: int, folder: Path) -> Counter[str]:
     assert re.search(rf"^rl_step{{.*}} {float(told['step'])}$", last, re.MULTILINE), how
     assert re.search(r"^rl_reward_mean{.*} 42.0$", last, re.MULTILINE), how
     assert told["grown"] < 30 << 20, told
-    recorded = recording.read(folder / "run.jsonl")
+    recorded = reader.read(folder / "run.jsonl")
     assert recorded.events[-1].state is state
     assert recorded.notes == ()
     return Counter(lines=told["lines"], requests=requests)

@@ -21,16 +21,15 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.commands import recorded_alerts
 from rlexporter.conditions.view import View
 from rlexporter.feed import builder, feed
 from rlexporter.feed.builder import SnapshotBuilder
+from rlexporter.logs import reader, recorded_alerts
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Transition
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.recording import reader
 from rlexporter.tensors import tally
 from rlexporter.tensors.device import DeviceTally
 

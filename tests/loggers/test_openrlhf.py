@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter import recording
+from rlexporter.logs import reader
 from tests.loggers.watched import last_scalar, no_errors, package, run
 
 pytest.importorskip("tensorboard")
@@ -72,7 +72,7 @@ def _path(folder: Path) -> str:
 
 def _logs(record: Path) -> list[tuple[int, dict[str, Any]]]:
     """The log lines of a recorded run, each with its step."""
-    return [(event.step, dict(event.logs)) for event in recording.read(record).events if event.logs is not None]
+    return [(event.step, dict(event.logs)) for event in reader.read(record).events if event.logs is not None]
 
 
 def test_a_script(tmp_path: Path) -> None:

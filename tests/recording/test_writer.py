@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter import Exporter, recording
+from rlexporter import Exporter
+from rlexporter.logs import reader
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import writer
@@ -81,12 +82,12 @@ def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         exporter.log({"loss": 3.0}, step=3)
         assert exporter.snapshot.value("rl_loss") == 3.0
-    assert [event.logs["loss"] for event in recording.read(path).events if event.logs] == [1.0, 3.0]
+    assert [event.logs["loss"] for event in reader.read(path).events if event.logs] == [1.0, 3.0]
 
 
 CUT_OFF = """
 import json, os, resource, sys
-from rlexporter import recording
+from rlexporter.logs import reader
 from rlexporter.recording.writer import Recorder
 from tests.tools import eventually
 
@@ -108,7 +109,7 @@ with open(path, "a") as file:
 again = Recorder(path, failed.append)
 again.log(9, {"reward": 0.5})
 again.close()
-found = recording.read(path, "grpo")
+found = reader.read(path, "grpo")
 print(json.dumps([[event.step for event in found.events], found.notes, len(failed)]))
 """
 

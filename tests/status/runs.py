@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rlexporter import recording
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import ranked, word
 from rlexporter.feed.builder import SnapshotBuilder, write_incidents
 from rlexporter.feed.feed import Feed
+from rlexporter.logs import reader
+from rlexporter.logs.playback import feed
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -32,7 +32,7 @@ def judged(algorithm: str = "grpo") -> Feed:
 
 def recorded(file: Path) -> tuple[Snapshot, History, float]:
     """What is served at the end of a recording, with its history and the time."""
-    found, clock, history = recording.read(str(file), ""), [0.0], History()
+    found, clock, history = reader.read(str(file), ""), [0.0], History()
     store = Feed(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
     store.enter(RunState.RUNNING)

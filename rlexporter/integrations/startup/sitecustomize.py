@@ -23,7 +23,7 @@ def _awaited():
     except OSError as error:
         _say("rlexporter: other frameworks are not watched: %r" % (error,))
     watched = names.get("WATCHED" if os.environ.get("RLEXPORTER_FROM") else "FRAMEWORKS", {})
-    return {"transformers", "trl"}.union(*watched.values())
+    return {"transformers", "trl"}.union(*[found[1:] for found in watched.values()])
 
 
 class _Waiting(object):

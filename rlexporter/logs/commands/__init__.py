@@ -1,0 +1,1 @@
+"""The commands over logs and recorded runs, one a file."""
