@@ -156,10 +156,7 @@ class Texts(TypedDict, total=False):
     """The fields of `Condition` that an entry states after what is judged."""
 
     summary: Required[str]
-    meaning: Required[str]
-    causes: Required[tuple[str, ...]]
     remedies: Required[tuple[str, ...]]
-    source: Required[str]
     about: str
     related: tuple[str, ...]
     foretold_by: tuple[str, ...]

@@ -155,16 +155,10 @@ class Condition:
     limits: tuple[Limit, ...]
     summary: str
     """A sentence for the alert, without templates."""
-    meaning: str
-    """The observation, and why it matters."""
     about: str = ""
     """The same as ``summary`` where it is known what it is about, which stands for {subject}."""
-    causes: tuple[str, ...] = ()
-    """The usual causes, the likeliest first."""
     remedies: tuple[str, ...] = ()
     """Things to try, with settings by their TRL names; one for some algorithms only begins with these: `PPO: ...`."""
-    source: str = ""
-    """The origin of the limit."""
     below: bool = False
     baseline: Baseline = Baseline.FIXED
     floor: float | Mapping[str, float] = 0.0

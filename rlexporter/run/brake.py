@@ -54,6 +54,8 @@ class Brake:
 
     def _verdict(self) -> str:
         """Return what the page of the run says now: the cause first, since when, and what to do first."""
+        from rlexporter.status.samples import Samples
+        from rlexporter.status.verdict import verdict
 
         samples = Samples(self._feed.snapshot)
         found = verdict(samples, time.time())

@@ -10,6 +10,7 @@ from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.catalog.words import words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
@@ -149,8 +150,8 @@ def _incident(incident: Incident, samples: Samples, language: Language) -> dict[
         "alert": condition.alert,
         "subject": incident.subject,
         "summary": _summary(incident, language),
-        "meaning": condition.meaning,
-        "causes": list(condition.causes),
+        "meaning": words()[condition.name].meaning,
+        "causes": list(words()[condition.name].causes),
         "actions": steps.remedies(condition.remedies, samples, language),
         "signal": condition.signal,
         "signal_unit": incident.unit,

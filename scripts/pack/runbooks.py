@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rlexporter.catalog.conditions import BY_ALERT, CONDITIONS
 from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.catalog.words import words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
 from rlexporter.model.metric import Kind
@@ -36,11 +37,11 @@ def _page(alert: str, conditions: Sequence[Condition]) -> str:
         MEANING: _meaning(one) if one else "",
         "Impact": _grouped(conditions, lambda condition: IMPACT[condition.family]),
         "Diagnosis": _diagnosis(conditions),
-        CAUSES: _bullets(_shared([condition.causes for condition in conditions])),
+        CAUSES: _bullets(_shared([words()[condition.name].causes for condition in conditions])),
         REMEDIES: _bullets(_shared([condition.remedies for condition in conditions])),
         **({} if one else {f"`{condition.name}`": _section(condition, conditions) for condition in conditions}),
         "Threshold": _threshold(conditions),
-        "Source of the limit": _grouped(conditions, lambda condition: f"{condition.source}.")
+        "Source of the limit": _grouped(conditions, lambda condition: f"{words()[condition.name].source}.")
         + f"\n\n{filled('sources.md').rstrip()}",
     }
     page = filled(
@@ -54,9 +55,9 @@ def _page(alert: str, conditions: Sequence[Condition]) -> str:
 
 def _section(condition: Condition, conditions: Sequence[Condition]) -> str:
     """Return the section of one of several ``conditions``, without what is common to all."""
-    causes = _shared([other.causes for other in conditions])
+    causes = _shared([words()[other.name].causes for other in conditions])
     own = {
-        CAUSES: _bullets([text for text in condition.causes if text not in causes]),
+        CAUSES: _bullets([text for text in words()[condition.name].causes if text not in causes]),
         REMEDIES: _bullets(_own_remedies(condition, conditions)),
     }
     return "\n\n".join(filter(None, (_meaning(condition), _headed(own, "###"))))
@@ -91,7 +92,7 @@ def _listed(conditions: Sequence[Condition]) -> str:
 
 
 def _meaning(condition: Condition) -> str:
-    return f"{condition.meaning}\n\n{_limits(condition, SIGNAL_NAMED[condition.signal].unit)}"
+    return f"{words()[condition.name].meaning}\n\n{_limits(condition, SIGNAL_NAMED[condition.signal].unit)}"
 
 
 def _grouped(conditions: Sequence[Condition], text_of: Callable[[Condition], str]) -> str:

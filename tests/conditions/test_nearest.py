@@ -31,7 +31,6 @@ def _condition(name: str, signal: str, limit: float, *, below: bool = False, bas
         signal=signal,
         limits=limits,
         summary="",
-        meaning="",
         below=below,
         baseline=baseline,
     )
