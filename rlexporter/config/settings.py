@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.catalog import buckets
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.judge import Factor
-from rlexporter.config import arguments as generated
 from rlexporter.config import mapping, parsers
 from rlexporter.config.parsers import Act
 from rlexporter.frameworks import WATCHED
@@ -251,14 +250,18 @@ class Settings:
         for name, setting in known.items():
             group, member = setting.metadata["group"], setting.metadata["member"]
             given, where = arguments.get(argument(setting)), f"argument {argument(setting)}"
-            if group and type(given) is getattr(generated, group.name):
-                given, where = getattr(given, member), f"{where}, {member}"
-            elif group and given is not None and not group.plain:
-                form = ", ".join(each.name for each in fields(getattr(generated, group.name)))
-                said = _said(repr, given)
-                raise SetupError(f"{where}={said} is not usable: must be rlexporter.{group.name}({form})")
-            elif group and member != group.plain:
-                given = None
+            if group and given is not None:
+                from rlexporter.config import arguments as generated
+
+                form = getattr(generated, group.name)
+                if type(given) is form:
+                    given, where = getattr(given, member), f"{where}, {member}"
+                elif not group.plain:
+                    members = ", ".join(each.name for each in fields(form))
+                    said = _said(repr, given)
+                    raise SetupError(f"{where}={said} is not usable: must be rlexporter.{group.name}({members})")
+                elif member != group.plain:
+                    given = None
             if given is None:
                 variable = setting.metadata["env"]
                 given, where = environ.get(variable, ""), f"environment variable {variable}"

@@ -99,7 +99,7 @@ class Server:
         failed: Callable[[Exception], None],
         guards: Guards,
         steps: deque[Snapshot],
-        completions: Completions,
+        completions: Completions | None = None,
     ) -> None:
         """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last `note`."""
         self.fetches = Fetches()
@@ -112,7 +112,7 @@ class Server:
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
-        served = Served(snapshot, self.history, completions, self.fetches)
+        served = Served(snapshot, self.history, completions or Completions(0), self.fetches)
         app = Authentication(application(served, failed), guards)
         self._server = server.HTTPServer(app, sock, guards.tls, failed, guarded=guards.token is not None)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)

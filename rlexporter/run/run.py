@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.atomic_file import of_rank
 from rlexporter.catalog import buckets
@@ -23,8 +23,10 @@ from rlexporter.model.snapshot import ON_CRITICAL, RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.run import identity, shutdown
 from rlexporter.run.brake import Brake
-from rlexporter.status.completions import Completions
 from rlexporter.version import __version__
+
+if TYPE_CHECKING:
+    from rlexporter.status.completions import Completions
 
 
 class Run:
@@ -66,8 +68,12 @@ class Run:
         )
         self.errors = self.feed.errors
         self.brake = Brake(settings, self.feed)
-        self.completions = Completions(settings.completions)
-        if self.completions.most:
+        self.completions: Completions | None = None
+        """The completions of the newest rollout, if the settings ask for some."""
+        if settings.completions:
+            from rlexporter.status.completions import Completions
+
+            self.completions = Completions(settings.completions)
             self.feed.keep_rollout = self.completions.see
         self._begins = begins
         self._ended = ended

@@ -97,23 +97,28 @@ def test_a_step_is_a_call_of_step() -> None:
     assert histogram(exporter, "rl_step_duration_seconds").count == 3
 
 
+def _completions(exporter: rlexporter.Exporter) -> dict[str, Any]:
+    assert exporter._run.completions is not None
+    return exporter._run.completions.as_json()
+
+
 def test_texts_come_with_log_stats() -> None:
     """With the scores, the best first; nothing is kept by who did not ask for it, nor of a batch without texts."""
     trainer = make()
     exporter = rlexporter.attach(trainer, completions=2)
     loop = Loop(trainer).run(2)
-    found = exporter._run.completions.as_json()
+    found = _completions(exporter)
     assert found["step"] == 2
     scores = sorted(((score.item(), str(i)) for i, score in enumerate(loop.scores)), reverse=True)
     assert [(each["reward"], each["completion"]) for each in found["best"]] == scores[:2]
     assert [each["completion"] for each in found["last"]] == [str(BATCH - 1), str(BATCH - 2)]
     assert found["last"][0]["prompt"] == tiny.prompts(BATCH)[-1]
     trainer.log_stats(loop.stats[-1], {}, loop.scores)
-    assert exporter._run.completions.as_json() == found
+    assert _completions(exporter) == found
     assert errors(exporter) == 0
 
     exporter, _ = run(make(), 1)
-    assert exporter._run.completions.as_json()["last"] == []
+    assert exporter._run.completions is None
 
 
 def test_without_log_stats_the_rest_is_there() -> None:
