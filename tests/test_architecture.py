@@ -9,23 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.loaded import PLAIN, loaded
+from scripts.rooms import LAYERS
 from tests.programs import printed
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-
-LAYERS = (
-    ("version", "atomic_file", "terminal", "model"),
-    ("catalog", "frameworks", "tensors"),
-    ("conditions", "adapters"),
-    ("config", "store"),
-    ("recording", "status"),
-    ("run", "outputs", "endpoint"),
-    ("exporter", "integrations", "display"),
-    ("demo", "logs", "commands", "__main__"),
-)
-"""Who may import whom: what stands before it, in its own layer or in one below."""
 
 ORDER = [unit for layer in LAYERS for unit in layer]
 NEVER = (

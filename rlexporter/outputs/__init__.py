@@ -1,54 +1,44 @@
-"""Outputs of a run's snapshots other than the endpoint, if its settings enable them: each is a ticker.
+"""Outputs of a run's snapshots. The text for Prometheus is always there; the others are tickers that settings ask for.
 
 Each third-party library is imported in exactly one file, once the output is wanted.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rlexporter.model.errors import OTLP, needed_by
-from rlexporter.outputs import notebook
 
 if TYPE_CHECKING:
     from rlexporter.outputs.periodic import Ticker
     from rlexporter.run.run import Run
 
+OUTPUTS = (
+    ("state", "state_file", "rlexporter.outputs.state_file"),
+    ("discovery", "discovery_dir", "rlexporter.outputs.discovery"),
+    ("notify", "notify", "rlexporter.outputs.notify"),
+    ("notify", "", "rlexporter.outputs.notebook"),
+    ("otlp", "otlp", "rlexporter.outputs.otlp"),
+)
+"""The name for errors, the setting that asks for the output, and its module, whose `ticker` is called with the run and
+the port; it returns None where there is nothing to do. Without a setting: asked wherever IPython is loaded.
+"""
+CARDS = ("rlexporter.outputs.notebook",)
+"""The module whose `card` shows a run in a notebook."""
 
-def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
+
+def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker | None]]]:
     """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError."""
-    settings = run.settings
-    if settings.state_file:
-        from rlexporter.outputs import state_file
-
-        yield "state", partial(state_file.keeper, settings.state_file, run)
-    if settings.discovery_dir:
-        from rlexporter.outputs import discovery
-
-        failed = partial(run.errors.add, "discovery")
-        yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
-    if run.rank == 0 and (settings.notify or notebook.kernel() is not None):
-        yield "notify", partial(_notifier, run, port)
-    if settings.otlp:
-        yield "otlp", partial(_pusher, settings.otlp, run)
+    for where, setting, module in OUTPUTS:
+        if getattr(run.settings, setting) if setting else "IPython" in sys.modules:
+            yield where, partial(_ticker, module, run, port)
 
 
-def _notifier(run: Run, port: int) -> Ticker:
-    from rlexporter.outputs import courier, discovery, notify, services
-
-    settings = run.settings
-    receivers: list[courier.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
-    receivers += services.services(settings.notify)
-    reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
-    address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
-    page, failed = notify.Page(address, reachable), partial(run.errors.add, "notify")
-    return notify.Notifier(receivers, run.current, page, failed, warnings=settings.notify_warnings)
-
-
-def _pusher(setting: str, run: Run) -> Ticker:
-    with needed_by("push by OTLP", OTLP):
-        from rlexporter.outputs import otlp
-
-        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, partial(run.errors.add, "otlp"))
+def _ticker(module: str, run: Run, port: int) -> Ticker | None:
+    with needed_by("push by OTLP", OTLP):  # the one output whose library may be missing, without a word of its own
+        ticker: Ticker | None = import_module(module).ticker(run, port)
+    return ticker
