@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexporter.catalog.metrics import CATALOG
-from scripts import pack, reference
+from scripts import pack, reference, rooms_picture
 from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
@@ -19,6 +19,8 @@ def files() -> dict[str, str]:
     """Return the generated texts, by path below the root of the repository."""
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
+        "docs/architecture.md": rooms_picture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
+        "docs/images/rooms.svg": rooms_picture.picture(),
         **reference.pages(),
         **pack.files(),
     }

@@ -32,7 +32,7 @@ class Leaf:
 
     name: str
     what: str
-    """What it does, in a few words."""
+    """What it is, for docs/architecture.md."""
     files: tuple[str, ...]
     """Its files and folders, below `rlexporter`."""
     tests: tuple[str, ...]
@@ -59,25 +59,34 @@ def _framework(name: str, what: str, *tests: str) -> Leaf:
 LEAVES = (
     Leaf(
         "logs",
-        "reads what others wrote, and has the commands over it",
+        "Reads what others wrote, and has the commands over it.",
         ("logs",),
         ("logs",),
         (_COMMANDS, _FRAMEWORKS),
         ("display",),
     ),
-    Leaf("demo", "a training of a tiny model", ("demo",), ("demo", "e2e/test_demo.py"), (_COMMANDS,), ("display",)),
-    Leaf("display", "what a terminal shows of a run", ("display.py",), ("test_display.py",)),
-    Leaf("top", "several runs in a terminal", ("commands/top.py",), ("commands/test_top.py",), (_COMMANDS,)),
+    Leaf(
+        "demo",
+        "A training of a tiny model, with faults on request.",
+        ("demo",),
+        ("demo", "e2e/test_demo.py"),
+        (_COMMANDS,),
+        ("display",),
+    ),
+    Leaf(
+        "display", "What a terminal shows of a run: a live line and a summary.", ("display.py",), ("test_display.py",)
+    ),
+    Leaf("top", "Several runs in a terminal.", ("commands/top.py",), ("commands/test_top.py",), (_COMMANDS,)),
     Leaf(
         "notify",
-        "messages to a person",
+        "Messages to a person.",
         (*(f"outputs/{file}.py" for file in ("notify", "courier", "services", "plain_text")), "commands/notify.py"),
         ("outputs/test_notify.py", "outputs/test_courier.py", "outputs/test_services.py"),
         (_OUTPUTS, _COMMANDS),
     ),
     Leaf(
         "notebook",
-        "the card of a run, and messages in a cell",
+        "The card of a run, and messages in a cell.",
         ("outputs/notebook.py",),
         ("e2e/test_notebook.py",),
         (_OUTPUTS,),
@@ -85,48 +94,54 @@ LEAVES = (
     ),
     Leaf(
         "otlp",
-        "push by OpenTelemetry",
+        "Push by OpenTelemetry.",
         ("outputs/otlp.py", "outputs/otlp_data.py"),
         ("outputs/test_otlp.py", "outputs/test_otlp_data.py"),
         (_OUTPUTS,),
     ),
     Leaf(
         "discovery",
-        "target files for Prometheus",
+        "Target files for Prometheus.",
         ("outputs/discovery.py", "commands/discovery.py"),
         ("outputs/test_discovery.py",),
         (_OUTPUTS, _COMMANDS),
     ),
-    Leaf("state_file", "the last state of a run", ("outputs/state_file.py",), ("outputs/test_state.py",), (_OUTPUTS,)),
-    _framework("verl", "verl", "loggers/test_verl.py"),
-    _framework("openrlhf", "OpenRLHF", "loggers/test_openrlhf.py"),
-    _framework("nemo_rl", "NeMo-RL", "loggers/test_nemo_rl.py"),
-    _framework("prime_rl", "prime-rl", "loggers/test_prime_rl.py"),
-    _framework("slime", "slime and miles", "integrations/test_slime_hook.py"),
-    _framework("trl_based", "ms-swift and Unsloth: keys", "versions/test_swift.py", "versions/test_unsloth.py"),
+    Leaf(
+        "state_file",
+        "The last state of a run, for `replay`.",
+        ("outputs/state_file.py",),
+        ("outputs/test_state.py",),
+        (_OUTPUTS,),
+    ),
+    _framework("verl", "verl.", "loggers/test_verl.py"),
+    _framework("openrlhf", "OpenRLHF.", "loggers/test_openrlhf.py"),
+    _framework("nemo_rl", "NeMo-RL.", "loggers/test_nemo_rl.py"),
+    _framework("prime_rl", "prime-rl.", "loggers/test_prime_rl.py"),
+    _framework("slime", "slime and miles.", "integrations/test_slime_hook.py"),
+    _framework("trl_based", "ms-swift and Unsloth: their keys.", "versions/test_swift.py", "versions/test_unsloth.py"),
     _framework(
         "loggers",
-        "W&B, MLflow, Trackio, TensorBoard, Accelerate",
+        "W&B, MLflow, Trackio, TensorBoard, Accelerate.",
         *(f"loggers/test_{name}.py" for name in ("wandb", "mlflow", "trackio", "tensorboard", "accelerate")),
     ),
     Leaf(
         "grpo",
-        "taps on GRPO and RLOO",
+        "Taps on GRPO and RLOO.",
         ("adapters/grpo.py", "adapters/rewards.py"),
         ("adapters/test_grpo.py", "adapters/test_grpo_faults.py"),
         (_ADAPTERS,),
     ),
-    Leaf("swift", "taps on ms-swift", ("adapters/swift.py",), ("versions/test_swift.py",), (_ADAPTERS,), ("grpo",)),
-    Leaf("ppo", "taps on modern PPO", ("adapters/ppo.py",), ("versions/test_ppo.py",), (_ADAPTERS,)),
+    Leaf("swift", "Taps on ms-swift.", ("adapters/swift.py",), ("versions/test_swift.py",), (_ADAPTERS,), ("grpo",)),
+    Leaf("ppo", "Taps on modern PPO.", ("adapters/ppo.py",), ("versions/test_ppo.py",), (_ADAPTERS,)),
     Leaf(
         "ppo_legacy",
-        "taps on PPO up to trl 0.11",
+        "Taps on PPO up to trl 0.11.",
         ("adapters/ppo_legacy.py",),
         tuple(f"adapters/test_ppo_legacy_{what}.py" for what in ("counts", "faults", "runs")),
         (_ADAPTERS,),
     ),
-    Leaf("vi", "Vietnamese", ("catalog/languages/vi.json",), (), (_LANGUAGES,)),
-    Leaf("zh", "Chinese", ("catalog/languages/zh.json",), (), (_LANGUAGES,)),
+    Leaf("vi", "Vietnamese.", ("catalog/languages/vi.json",), (), (_LANGUAGES,)),
+    Leaf("zh", "Chinese.", ("catalog/languages/zh.json",), (), (_LANGUAGES,)),
 )
 NAMED = {leaf.name: leaf for leaf in LEAVES}
 
