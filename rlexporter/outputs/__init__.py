@@ -39,6 +39,6 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker | Non
 
 
 def _ticker(module: str, run: Run, port: int) -> Ticker | None:
-    with needed_by("push by OTLP", OTLP):  # the one output whose library may be missing, without a word of its own
+    with needed_by("push by OTLP", OTLP):  # no other output imports a library here that may be missing
         ticker: Ticker | None = import_module(module).ticker(run, port)
     return ticker
