@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -206,14 +207,15 @@ class Exporter:
     def __repr__(self) -> str:
         return f"<Exporter of run {self.name}, {self.state.value}{f', on {self.url}/' if self.url else ''}>"
 
-    def _repr_html_(self) -> str:
-        """Return a small card of the run as it is now, for a notebook."""
-        from rlexporter.outputs.notebook import card
+    def _repr_html_(self) -> str | None:
+        """Return a small card of the run as it is now, for a notebook; None if no output draws one."""
+        from rlexporter.outputs import CARDS
         from rlexporter.status import document
         from rlexporter.status.history import History
 
         history = self._server.history if self._server else History()
-        return card(document.status(self._run.current(), history, time.time()), self.url)
+        now = document.status(self._run.current(), history, time.time())
+        return next((import_module(module).card(now, self.url) for module in CARDS), None)
 
     def __enter__(self) -> Exporter:
         return self.start()
@@ -274,10 +276,7 @@ class Exporter:
         from rlexporter.outputs import wanted
 
         run = self._run
-        makers: list[tuple[str, Callable[[], Ticker | None]]] = [
-            ("record", run.record),
-            *wanted(run.settings, run, port, run.errors.add),
-        ]
+        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", run.record), *wanted(run, port)]
         for where, make in makers:
             made = self._made(where, make, fallback)
             self._outlets += [made] if made is not None else []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlexporter.catalog.metrics import CATALOG
-from scripts import arguments, pack, reference
+from scripts import arguments, pack, reference, rooms_picture
 from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +20,8 @@ def files() -> dict[str, str]:
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
         arguments.PATH: arguments.module(),
+        "docs/architecture.md": rooms_picture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
+        "docs/images/rooms.svg": rooms_picture.picture(),
         **reference.pages(),
         **pack.files(),
     }

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from rlexporter.adapters.grpo import GroupTaps, UnslothTaps
 from rlexporter.adapters.optimizer import OptimizerTaps
-from rlexporter.adapters.ppo import PPOTaps
-from rlexporter.adapters.swift import SwiftGroupTaps
 from rlexporter.adapters.taps import NoTaps, NotTapped, Taps
 from rlexporter.adapters.trainer_facts import framework_of, names_of
-from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
+from rlexporter.frameworks.known import SWIFT, UNSLOTH
 from rlexporter.model.sink import Sink
 
+TAPS = {
+    "GroupTaps": "rlexporter.adapters.grpo",
+    "UnslothTaps": "rlexporter.adapters.grpo",
+    "SwiftGroupTaps": "rlexporter.adapters.swift",
+    "PPOTaps": "rlexporter.adapters.ppo",
+    "LegacyTaps": "rlexporter.adapters.ppo_legacy",
+}
+"""The taps on one kind of trainer, by the name of their class: its module. They are loaded for such a trainer."""
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
 _PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
 _SAMPLING_TRAINERS = {
@@ -34,13 +40,19 @@ def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
 def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
     """Return the kinds of taps: modern PPO, and RLOO up to trl 0.21, have loops of their own, any other Trainer not."""
     if names & _PPO_TRAINERS:
-        return (PPOTaps,)
+        return (_own("PPOTaps"),)
     if "RLOOTrainer" in names and not hasattr(trainer, "_generate_and_score_completions"):
         return (NoTaps,)
     if not names & _GROUP_TRAINERS:
         return (OptimizerTaps, NotTapped) if names & _SAMPLING_TRAINERS else (OptimizerTaps,)
-    if (framework := framework_of(trainer)) == SWIFT.name:
-        return (OptimizerTaps, SwiftGroupTaps)
-    if framework == UNSLOTH.name and "GRPOTrainer" in names:
-        return (OptimizerTaps, UnslothTaps)
-    return (OptimizerTaps, GroupTaps)
+    if (framework := framework_of(trainer)) == SWIFT:
+        return (OptimizerTaps, _own("SwiftGroupTaps"))
+    if framework == UNSLOTH and "GRPOTrainer" in names:
+        return (OptimizerTaps, _own("UnslothTaps"))
+    return (OptimizerTaps, _own("GroupTaps"))
+
+
+def _own(name: str) -> type[Taps]:
+    """Return the taps of this name; those that see nothing of a rollout if they are not in the list."""
+    taps: type[Taps] = getattr(import_module(TAPS[name]), name) if name in TAPS else NotTapped
+    return taps

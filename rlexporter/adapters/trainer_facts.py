@@ -15,8 +15,7 @@ from typing import Any
 
 from rlexporter.catalog import algorithms
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS
-from rlexporter.frameworks.known import TRL
-from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
+from rlexporter.frameworks.known import SWIFT, TRL, UNSLOTH
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
@@ -160,8 +159,8 @@ def framework_of(trainer: Any) -> str:
     """Return the name of the framework that ``trainer`` is of: that which its class is declared in."""
     kinds = type(trainer).__mro__
     if any(kind.__module__.startswith(_SWIFT) for kind in kinds):
-        return SWIFT.name
-    return UNSLOTH.name if any(_COPY.match(kind.__name__) for kind in kinds) else TRL
+        return SWIFT
+    return UNSLOTH if any(_COPY.match(kind.__name__) for kind in kinds) else TRL
 
 
 def names_of(kind: type) -> list[str]:

@@ -25,7 +25,7 @@ from rlexporter.atomic_file import open_regular, read_up_to
 from rlexporter.config.settings import Settings
 from rlexporter.endpoint.connections import TURN
 from rlexporter.model.errors import SetupError
-from rlexporter.outputs.discovery import is_loopback
+from rlexporter.outputs.address import is_loopback
 
 METHODS = ("GET", "HEAD")
 _OPEN = "/livez"

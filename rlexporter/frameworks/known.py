@@ -15,6 +15,8 @@ from rlexporter.model.metric import Framework
 
 TRL = "trl"
 """The label ``framework`` of runs of TRL. Its keys are declared with the metrics themselves."""
+SWIFT, UNSLOTH = "ms-swift", "unsloth"
+"""The labels of runs whose trainers descend from those of TRL."""
 
 
 class _Tables(Mapping[str, Framework]):

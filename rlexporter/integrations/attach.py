@@ -6,8 +6,10 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rlexporter.adapters.selection import TAPS
 from rlexporter.adapters.trainer_facts import hyperparameters
 from rlexporter.config.settings import fitted
 from rlexporter.exporter import Exporter
@@ -43,7 +45,7 @@ def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = Fals
     try:
         if hasattr(trainer, "callback_handler"):
             return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)
-        if all(hasattr(trainer, name) for name in _LEGACY):
+        if "LegacyTaps" in TAPS and all(hasattr(trainer, name) for name in _LEGACY):
             return attach_legacy(trainer, settings, fallback=fallback or trainer.accelerator.num_processes > 1)
     except (AttributeError, TypeError) as error:
         raise SetupError(
@@ -80,17 +82,17 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
     """
     from rlexporter.adapters.brake import LegacyBrake
     from rlexporter.adapters.keeper import Keeper
-    from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 
+    adapter = import_module(TAPS["LegacyTaps"])
     if trainer in _attached:
         return _attached[trainer]
     exporter = Exporter(**settings)
     run = exporter._run
     with _undone(exporter):
-        run.prepare(run_facts(trainer))
+        run.prepare(adapter.run_facts(trainer))
         if run.serves:
             exporter.start(fallback=fallback)
-            LegacyTaps(trainer, run).install()
+            adapter.LegacyTaps(trainer, run).install()
         if run.settings.on_critical or run.settings.keep_good:
             keeper = None
             if run.settings.keep_good and trainer.accelerator.is_main_process:

@@ -18,10 +18,10 @@ from rlexporter.logs import run_facts
 from rlexporter.logs.dialect import is_training
 from rlexporter.logs.growing import Stream
 from rlexporter.logs.reader import Event, Recording
+from rlexporter.logs.saved_state import SavedState
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
-from rlexporter.outputs.state_file import SavedState
 from rlexporter.run.run import Run
 
 SILENCE_SECONDS = 60.0

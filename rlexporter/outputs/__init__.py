@@ -1,25 +1,54 @@
-"""Outputs of a run's snapshots other than the endpoint, if its settings enable them: each is a ticker.
+"""Outputs of a run's snapshots. The text for Prometheus is always there; the others are tickers that settings ask for.
 
 Each third-party library is imported in exactly one file, once the output is wanted.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from rlexporter.model.errors import OTLP, needed_by
-from rlexporter.outputs import notebook
 
 if TYPE_CHECKING:
     from rlexporter.config.settings import Settings
     from rlexporter.model.snapshot import RunState, Snapshot
     from rlexporter.outputs.periodic import Ticker
 
+OUTPUTS = (
+    ("state", "state_file", "rlexporter.outputs.state_file"),
+    ("discovery", "discovery_dir", "rlexporter.outputs.discovery"),
+    ("notify", "notify", "rlexporter.outputs.notify"),
+    ("notify", "", "rlexporter.outputs.notebook"),
+    ("otlp", "otlp", "rlexporter.outputs.otlp"),
+)
+"""The name for errors, the setting that asks for the output, and its module, whose `ticker` is called with the run and
+the port; it returns None where there is nothing to do. Without a setting: asked wherever IPython is loaded.
+"""
+CARDS = ("rlexporter.outputs.notebook",)
+"""The module whose `card` shows a run in a notebook."""
+
+
+class Errors(Protocol):
+    """Counts the errors of outputs."""
+
+    def add(self, where: str, error: Exception) -> None:
+        """Count an error that came from ``where``. Never raises."""
+
 
 class Served(Protocol):
     """What an output reads of a run. Any thread may read all of it."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the exporter."""
+
+    @property
+    def errors(self) -> Errors:
+        """What counts the errors of outputs."""
 
     @property
     def known_as(self) -> str:
@@ -41,42 +70,14 @@ class Served(Protocol):
         """Return what is served now."""
 
 
-def wanted(
-    settings: Settings, run: Served, port: int, failed: Callable[[str, Exception], None]
-) -> Iterator[tuple[str, Callable[[], Ticker]]]:
-    """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError.
-
-    ``port``: that of the endpoint; ``failed``: takes the name of an output and an error of its own.
-    """
-    if settings.state_file:
-        from rlexporter.outputs import state_file
-
-        keeper, interval = state_file.keeper, settings.state_interval
-        yield "state", partial(keeper, settings.state_file, interval, run, partial(failed, "state"))
-    if settings.discovery_dir:
-        from rlexporter.outputs import discovery
-
-        announcer, lost = discovery.announcer, partial(failed, "discovery")
-        yield "discovery", partial(announcer, settings, port, lambda: (run.known_as, run.rank), lost)
-    if run.rank == 0 and (settings.notify or notebook.kernel() is not None):
-        yield "notify", partial(_notifier, settings, run, port, partial(failed, "notify"))
-    if settings.otlp:
-        yield "otlp", partial(_pusher, settings.otlp, run, partial(failed, "otlp"))
+def wanted(run: Served, port: int) -> Iterator[tuple[str, Callable[[], Ticker | None]]]:
+    """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError."""
+    for where, setting, module in OUTPUTS:
+        if getattr(run.settings, setting) if setting else "IPython" in sys.modules:
+            yield where, partial(_ticker, module, run, port)
 
 
-def _notifier(settings: Settings, run: Served, port: int, failed: Callable[[Exception], None]) -> Ticker:
-    from rlexporter.outputs import courier, discovery, notify, services
-
-    receivers: list[courier.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
-    receivers += services.services(settings.notify)
-    reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
-    address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
-    page = notify.Page(address, reachable)
-    return notify.Notifier(receivers, run.current, page, failed, warnings=settings.notify_warnings)
-
-
-def _pusher(setting: str, run: Served, failed: Callable[[Exception], None]) -> Ticker:
-    with needed_by("push by OTLP", OTLP):
-        from rlexporter.outputs import otlp
-
-        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, failed)
+def _ticker(module: str, run: Served, port: int) -> Ticker | None:
+    with needed_by("push by OTLP", OTLP):  # no other output imports a library here that may be missing
+        ticker: Ticker | None = import_module(module).ticker(run, port)
+    return ticker

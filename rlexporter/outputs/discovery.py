@@ -16,13 +16,18 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from ipaddress import ip_address
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlexporter.atomic_file import read_regular, write_whole
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
+from rlexporter.outputs.address import is_loopback, target
 from rlexporter.outputs.periodic import Ticker
+
+if TYPE_CHECKING:
+    from rlexporter.outputs import Served
 
 logger = logging.getLogger("rlexporter")
 
@@ -30,9 +35,11 @@ FRESH_SECONDS = 60.0
 _MOST_BYTES = 100_000
 _PREFIX = "rlexporter-"
 _SUFFIXES = (".json", ".part")
-_EVERYWHERE = ("0.0.0.0", "::")
-_ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
-"""Addresses reserved for documentation: the default route leads to them, and nothing is sent."""
+
+
+def ticker(run: Served, port: int) -> Ticker:
+    """Return a ticker that keeps the target file of ``run``. Raises SetupError if it cannot be written."""
+    return announcer(run.settings, port, lambda: (run.known_as, run.rank), partial(run.errors.add, "discovery"))
 
 
 def announcer(
@@ -113,34 +120,6 @@ def labels(settings: Settings) -> dict[str, str]:
     """
     scheme = {"__scheme__": "https"} if settings.tls_cert_file else {}
     return scheme if "node" in settings.labels else {**scheme, "node": socket.gethostname()}
-
-
-def target(settings: Settings, port: int) -> str:
-    """Return the ``host:port`` under which Prometheus finds the endpoint."""
-    told = settings.advertise or ""
-    if re.fullmatch(r"(\[[^\]]*\]|[^:]*):\d+", told):
-        return told
-    host = told.strip("[]") or (address() if settings.host in _EVERYWHERE else settings.host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for an address under which only this machine can be reached."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def address() -> str:
-    """Return this machine's own address on its default route; without one, the name of the machine."""
-    for elsewhere, family in _ELSEWHERE:
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
-            sock.connect((elsewhere, 9))
-            own = str(sock.getsockname()[0])
-            if not own.startswith("127.") and own != "::1":
-                return own
-    return socket.gethostname()
 
 
 def left_over(folder: Path, age: float) -> Iterator[Path]:

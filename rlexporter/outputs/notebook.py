@@ -12,11 +12,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.model.incident import ACT, FINE, LOOK
+from rlexporter.outputs.notify import notifier
 from rlexporter.status.cards import few
 from rlexporter.status.verdict import span
 
 if TYPE_CHECKING:
+    from rlexporter.outputs import Served
     from rlexporter.outputs.courier import Message
+    from rlexporter.outputs.periodic import Ticker
 
 _COLOURS = {FINE: "#2e8b57", LOOK: "#b8860b", ACT: "#d0342c"}
 _BOX = (
@@ -28,6 +31,11 @@ def kernel() -> Any:
     """Return the shell of the notebook that this process is the kernel of; None if it is of none."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return shell if hasattr(shell, "kernel") else None
+
+
+def ticker(run: Served, port: int) -> Ticker | None:
+    """Return a ticker that shows messages in the cell that trains; None outside a notebook."""
+    return None if kernel() is None else notifier(run, port, [Cell()])
 
 
 class Cell:

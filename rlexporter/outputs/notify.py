@@ -12,17 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident
 from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.outputs.address import is_loopback, target
 from rlexporter.outputs.courier import Courier, Message, Receiver
 from rlexporter.outputs.periodic import REST_SECONDS, Ticker
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
 from rlexporter.terminal import shown
+
+if TYPE_CHECKING:
+    from rlexporter.outputs import Served
 
 LOOK_SECONDS = 2.0
 END_SECONDS = 1.5
@@ -48,6 +54,24 @@ class Page:
 
     address: str
     reachable: bool
+
+
+def ticker(run: Served, port: int) -> Ticker | None:
+    """Return a ticker that sends messages to the receivers of the settings."""
+    from rlexporter.outputs import services
+
+    return notifier(run, port, services.services(run.settings.notify))
+
+
+def notifier(run: Served, port: int, receivers: Sequence[Receiver]) -> Notifier | None:
+    """Return a ticker that has messages sent to ``receivers``; None on ranks above 0, which send none."""
+    if run.rank != 0:
+        return None
+    settings = run.settings
+    address = f"{'https' if settings.tls_cert_file else 'http'}://{target(settings, port)}"
+    page = Page(address, reachable=bool(settings.advertise) or not is_loopback(settings.host))
+    failed = partial(run.errors.add, "notify")
+    return Notifier(receivers, run.current, page, failed, warnings=settings.notify_warnings)
 
 
 class Notifier(Ticker):

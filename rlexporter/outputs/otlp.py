@@ -17,6 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from opentelemetry import context
@@ -31,6 +32,8 @@ from rlexporter.outputs.periodic import REST_SECONDS, Ticker, unlogged
 
 if TYPE_CHECKING:
     from requests import Response, Session
+
+    from rlexporter.outputs import Served
 
 GRPC, HTTP = "grpc", "http/protobuf"
 INTERVAL_SECONDS = 15.0
@@ -68,6 +71,12 @@ logger = logging.getLogger("rlexporter")
 
 class PushError(Exception):
     """A push that the collector did not take, with the reason in the words of the exporter."""
+
+
+def ticker(run: Served, port: int) -> Ticker:
+    """Return a ticker that pushes ``run``, once its name is known. Raises as `pusher`."""
+    snapshot = lambda: run.current() if run.known_as else None  # noqa: E731 - it is handed on
+    return pusher(run.settings.otlp or "", snapshot, partial(run.errors.add, "otlp"))
 
 
 def pusher(setting: str, snapshot: Callable[[], Snapshot | None], failed: Callable[[Exception], None]) -> Ticker:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import pytest
 
-from rlexporter.outputs import state_file
+from rlexporter.logs import saved_state
 from tests.conftest import fetch
 from tests.tools import ROOT, eventually
 
@@ -89,7 +89,7 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
         assert list(targets.iterdir()) == []
         assert process.stdout
         assert "python train.py" in process.stdout.read()
-    kept = state_file.read_saved_state(tmp_path / "_rlexporter_state.json")
+    kept = saved_state.read_saved_state(tmp_path / "_rlexporter_state.json")
     assert kept
     assert kept.state.over
 

@@ -20,6 +20,7 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra 
 
 from rlexporter import Exporter, StateFile
 from rlexporter.atomic_file import write_whole
+from rlexporter.logs import saved_state
 from rlexporter.outputs import state_file
 from tests.e2e.collectors import HTTP, collector
 from tests.tools import ROOT, eventually
@@ -61,7 +62,7 @@ URGENT: dict[str, Callable[[Value], bool]] = {
 
 def _kept(path: Path) -> Value:
     """What the file says; None of anything where there is none."""
-    found = state_file.read_saved_state(path) if path.exists() else None
+    found = saved_state.read_saved_state(path) if path.exists() else None
     return found.snapshot.value if found else lambda *_, **__: None
 
 

@@ -18,7 +18,7 @@ import pytest
 from rlexporter import TLS, Discovery, Exporter
 from rlexporter.commands import main
 from rlexporter.config.settings import Settings
-from rlexporter.outputs import discovery
+from rlexporter.outputs import address, discovery
 from tests.tools import GENERATIONS, eventually, prometheus
 
 
@@ -153,10 +153,10 @@ def test_the_address_of_a_host_with_several(
         except OSError:
             routed = ""
     if routed and not routed.startswith("127."):
-        assert discovery.target(on_all, 9) == f"{routed}:9"
+        assert address.target(on_all, 9) == f"{routed}:9"
 
-    monkeypatch.setattr(discovery, "_ELSEWHERE", (("127.0.0.1", socket.AF_INET),))
-    assert discovery.target(on_all, 9) == f"{socket.gethostname()}:9"
+    monkeypatch.setattr(address, "_ELSEWHERE", (("127.0.0.1", socket.AF_INET),))
+    assert address.target(on_all, 9) == f"{socket.gethostname()}:9"
 
 
 def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:

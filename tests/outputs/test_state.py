@@ -15,6 +15,7 @@ import pytest
 
 from rlexporter import Exporter, Rank
 from rlexporter.commands import main
+from rlexporter.logs import saved_state
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
 from tests.conftest import fetch
@@ -61,7 +62,7 @@ def test_what_was_served_is_served_again(tmp_path: Path, killed: bool) -> None:
         expected['rl_run_state{rank="0",run="kept",state="running"}'] = "0.0"
         expected['rl_run_state{rank="0",run="kept",state="failed"}'] = "1.0"
         expected['rl_run_exception_info{exception="Killed",rank="0",run="kept"}'] = "1.0"
-    kept = state_file.read_saved_state(path)
+    kept = saved_state.read_saved_state(path)
     assert kept
     assert kept.state is (RunState.RUNNING if killed else RunState.FINISHED)
 
@@ -111,20 +112,20 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     exporter = _run(path)
     outlet = exporter._outlets[0]
-    eventually(lambda: state_file.read_saved_state(path))
+    eventually(lambda: saved_state.read_saved_state(path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))
     try:
         exporter.log({"loss": 0.25}, step=3)
         outlet.wake()
         eventually(lambda: (exporter.snapshot.value("rlexporter_errors_total", where="state") or 0) >= 1)
-        assert state_file.read_saved_state(path)
+        assert saved_state.read_saved_state(path)
         eventually(lambda: [each.name for each in tmp_path.iterdir()] == ["state.json"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     exporter.close()
 
-    kept = state_file.read_saved_state(path)
+    kept = saved_state.read_saved_state(path)
     assert kept
     assert kept.snapshot.value("rl_loss") == 0.25
     assert errors(exporter) == exporter.snapshot.value("rlexporter_errors_total", where="state")
@@ -172,7 +173,7 @@ def test_only_what_the_catalogue_has_is_read(tmp_path: Path) -> None:
     found["bounds"]["rl_reward_dist"] = [0.0, 1.0]
     path.write_text(json.dumps(found))
 
-    kept = state_file.read_saved_state(path)
+    kept = saved_state.read_saved_state(path)
     assert kept
     names = {series.metric.series for series in (*kept.snapshot.samples, *kept.snapshot.buckets)}
     assert "rl_of_the_future" not in names

@@ -21,13 +21,13 @@ from rlexporter.conditions.from_catalog import sources
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.keys import clip
 from rlexporter.frameworks.known import FRAMEWORKS
+from rlexporter.logs.saved_state import read_saved_state
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import prometheus, state_file
 from rlexporter.outputs.notebook import card as drawn
-from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.status import cards, document
 from rlexporter.status.history import History
 from tests.conftest import DATA, observe
@@ -536,7 +536,7 @@ def test_names_on_a_card_are_text() -> None:
     """Whatever they are."""
     with Exporter(run="<script>alert(1)</script>", port=0) as exporter:
         exporter.log({"reward": float("nan")}, step=3)
-        html = exporter._repr_html_()
+        html = exporter._repr_html_() or ""
     assert "<script" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "reward NaN" in html

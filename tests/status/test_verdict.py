@@ -11,10 +11,10 @@ from rlexporter.catalog.alerts import RUN_STALLED
 from rlexporter.catalog.causes import WAKE
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.feed.feed import Feed
+from rlexporter.logs.saved_state import read_saved_state
 from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
-from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import remedies
 from tests.status.runs import NOW, goes_wrong, judged, recorded, said

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-CODES = ("en", "vi", "zh")
+CODES = (
+    "en",
+    "vi",
+    "zh",
+)
 """The languages, the default first; `zh` is simplified Chinese."""
 
 

@@ -22,8 +22,8 @@ from rlexporter.exporter import Exporter
 from rlexporter.logs import playback, reader
 from rlexporter.logs.playback import Player
 from rlexporter.logs.reader import Recording
+from rlexporter.logs.saved_state import SavedState, read_saved_state
 from rlexporter.model.errors import TEXT, needed_by
-from rlexporter.outputs.state_file import SavedState, read_saved_state
 
 if TYPE_CHECKING:
     from rlexporter.outputs.prometheus import Backfill

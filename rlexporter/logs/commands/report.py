@@ -11,7 +11,7 @@ from rlexporter.catalog.languages import CODES, language
 from rlexporter.config.settings import Settings
 from rlexporter.logs import playback, reader, recorded_alerts
 from rlexporter.logs.commands.check import said, written
-from rlexporter.outputs.state_file import read_saved_state
+from rlexporter.logs.saved_state import read_saved_state
 from rlexporter.run.run import Run
 from rlexporter.status import document, earlier, page
 from rlexporter.status.history import History
