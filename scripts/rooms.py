@@ -110,7 +110,7 @@ LEAVES = (
         "state_file",
         "The last state of a run, for `replay`.",
         ("outputs/state_file.py",),
-        ("outputs/test_state.py",),
+        ("outputs/test_state_file.py",),
         (_OUTPUTS,),
     ),
     _framework("verl", "verl.", "loggers/test_verl.py"),

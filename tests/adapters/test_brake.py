@@ -73,6 +73,7 @@ def _checkpoints(trainer: Any) -> set[str]:
     return {name for name in os.listdir(trainer.args.output_dir) if "checkpoint" in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 @pytest.mark.parametrize("words", ["stop", "save", "save,stop"])
 def test_a_trainer_obeys_in_the_step_that_is_bad(tmp_path: Path, kind: str, words: str) -> None:
@@ -93,6 +94,7 @@ def test_a_trainer_obeys_in_the_step_that_is_bad(tmp_path: Path, kind: str, word
         assert "saved in step 5, because of on_critical: reward returned NaN or infinity." in told
 
 
+@pytest.mark.slow
 def test_what_is_left_trains_on(tmp_path: Path) -> None:
     """From the newest checkpoint that a trainer finds, which is not the suspect one; and from that one by its name."""
     trainer = _trainer(tmp_path)
@@ -107,6 +109,7 @@ def test_what_is_left_trains_on(tmp_path: Path) -> None:
         exporter.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["stop", "save", "save,stop"])
 def test_no_checkpoint_of_the_trainers_is_written_in_the_step_that_is_bad(tmp_path: Path, words: str) -> None:
     """It would be the one that the next attempt resumes from by itself: ours takes its place."""
@@ -163,6 +166,7 @@ class Uploads(TrainerCallback):  # type: ignore[misc] # transformers is not chec
         self.read.append(folder.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("bad", [4, 5])
 def test_callbacks_around_ours_find_every_checkpoint_that_they_hear_of(tmp_path: Path, when: str, bad: int) -> None:
@@ -193,6 +197,7 @@ def _disk_is_full(trainer: Any, name: str, after: int) -> None:
     setattr(trainer, name, fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "after"), [("save_model", 0), ("save_model", 1), ("_save_rng_state", 0)])
 @pytest.mark.parametrize("words", ["save", "save,stop"])
 def test_a_save_that_fails_ends_no_training_and_leaves_nothing(

@@ -33,6 +33,7 @@ OPTIONS = {
 NAMES = {each.name for each in CONDITIONS if each.family in (Family.DATA, Family.OBJECTIVE, Family.WEIGHTS)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

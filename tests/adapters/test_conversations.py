@@ -32,6 +32,7 @@ CASES: dict[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_histogram_equals_an_independent_count_and_training_is_the_same(tmp_path: Path, name: str) -> None:
     """Counted are the tokens that the policy sampled; and there are others."""

@@ -21,6 +21,7 @@ pytestmark = REAL_TRAINERS
 STEPS = 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw_torch", "adamw_torch_fused", "sgd"])
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_resume(tmp_path: Path, kept: bool, optimizer: str) -> None:

@@ -57,6 +57,7 @@ def _coroutine() -> Callable[..., Any]:
     return judge
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_plain, _coroutine])
 def test_it_is_named(tmp_path: Path, make: Callable[[], Any]) -> None:
     """With the time of its last call; the other function is not."""

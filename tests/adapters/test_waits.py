@@ -262,6 +262,7 @@ _ALSO = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """All signals are seen there, and sent with one copy a step that does not block."""

@@ -179,6 +179,7 @@ def test_who_is_told(name: str, severity: str, point: str) -> None:
     assert found in [each["name"] for each in POINTS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_each_condition_fires_and_says_so(generation: str, tmp_path: Path) -> None:
     """Before, during and after, with the labels of Prometheus' alert and a text that is whole."""
@@ -211,6 +212,7 @@ def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_others_fire(generation: str, tmp_path: Path) -> None:
     """What only Prometheus sees, and storms."""
@@ -228,6 +230,7 @@ def test_any_value_fires(value: float, tmp_path: Path) -> None:
     assert promtool.run("3", tmp_path, [alone(case)], _played(tmp_path)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_queries_answer_as_alerts_fire(value: float, tmp_path: Path) -> None:
     """Each query at a real server, with a run in which everything is wrong, and with one in which nothing is."""

@@ -56,6 +56,7 @@ def _gradient(labels: Mapping[str, str], severity: str, description: str, action
     return found | {"exp_annotations": found["exp_annotations"] | notes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_each_says_what_is_its_own(generation: str, pair: str, tmp_path: Path) -> None:
@@ -92,6 +93,7 @@ def test_each_says_what_is_its_own(generation: str, pair: str, tmp_path: Path) -
     assert promtool.run(generation, tmp_path, [test | {"alert_rule_test": said}]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_each_has_its_own_end(generation: str, pair: str, tmp_path: Path) -> None:
@@ -214,6 +216,7 @@ TWICE: Mapping[str, Sequence[Process]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("name", TWICE)
 def test_what_is_there_twice_fails_no_rule(generation: str, name: str, tmp_path: Path) -> None:

@@ -410,6 +410,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_alerts_from_outside(generation: str, tmp_path: Path) -> None:
     """Each at a time at which it must be silent, and at one at which it must fire."""

@@ -356,6 +356,7 @@ def test_exceptions(generation: str, tmp_path: Path) -> None:
     assert promtool.run(generation, tmp_path, [exceptions()]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_runs(generation: str, tmp_path: Path) -> None:
     """Each at times at which it must be silent, and at times at which it must fire."""

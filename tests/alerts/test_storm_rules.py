@@ -167,12 +167,14 @@ STORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_storms(generation: str, tmp_path: Path) -> None:
     """Each at times at which it must be silent, and at times at which it must fire."""
     assert promtool.run(generation, tmp_path, [alone(case) for case in STORMS.values()], every="30s") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize(("severity", "became"), [("critical", "became sick"), ("warning", "began to warn")])
 def test_a_storm_says_of_how_many_runs(generation: str, severity: str, became: str, tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ ABSENCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("absence", ABSENCES)
 def test_who_is_told(generation: str, absence: str, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ EACH = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "every", "run"), EACH)
 def test_a_fault_is_named(tmp_path: Path, taught: Path, watches: list[Watch], kind: str, every: int, run: str) -> None:
     """By its condition, within its steps, with a log line for each step or for ten; nothing is said before."""

@@ -195,6 +195,7 @@ def _assert_shown(server: Server, title: str, facts: Facts, lines: Mapping[str, 
         assert _lines(server, run, title) == pytest.approx(expected, rel=near), (title, run)
 
 
+@pytest.mark.slow
 def test_the_gpus_of_a_run_and_no_others(server: Server) -> None:
     """By pod where Kubernetes gave them to one, else by host; each once, however often it is scraped."""
     profiled = {run: gpus for run, gpus in _GPUS.items() if run != "hand"}

@@ -110,6 +110,7 @@ def test_columns_are_filled(filled: Prometheus) -> None:
     assert {which: share for which, share in shares.items() if share < 0.95} == {}
 
 
+@pytest.mark.slow
 def test_the_window_follows_the_pace(filled: Prometheus) -> None:
     """Not wider than it has to be, or a distribution that changes is smeared."""
     windows = {run: int(_window(filled, run)) for run in PACES}

@@ -112,6 +112,7 @@ def test_every_query_is_parsed_by_both_generations(generation: str, tmp_path: Pa
     assert len(expressions) > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uid", DASHBOARDS)
 def test_every_query_answers(server: Server, uid: str) -> None:
     """Without warnings, with data of at least one run, and with the labels that its legend uses.

@@ -101,6 +101,7 @@ def test_every_rank_of_every_node_is_found(tmp_path: Path) -> None:
     assert len(found) == len(expected) == 3 * 2 * 8
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_every_rank_of_a_pod_is_scraped(tmp_path: Path) -> None:
     """On the port that the pod declares for it; other ports and pods, and containers without a port, are left alone."""

@@ -143,6 +143,7 @@ def _status(options: Sequence[str]) -> int:
         return int(ended.code or 0)
 
 
+@pytest.mark.slow
 def test_a_fault_is_real(tmp_path: Path) -> None:
     """It begins its alert and ends the run, which is served to its end, in few series."""
     with demo(tmp_path, "--steps", "20", "--port", "0", "--fault", "nan@8", "--linger", "600") as failing:

@@ -152,6 +152,7 @@ def every_output_fails(around: Around) -> None:
     around.errors |= {"scrape", "state", "discovery", "otlp"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [prometheus_is_down_and_back, clock_jumps, every_output_fails])
 def test_a_training_survives(fault: Callable[[Around], None], tmp_path: Path, alone: tuple[Any, ...]) -> None:
     """Each fault has a text of its own."""

@@ -186,6 +186,7 @@ def _log(exporter: Exporter, line: dict[str, float], times: int = 1) -> None:
         exporter.log(line)
 
 
+@pytest.mark.slow
 def test_only_the_cause_is_told(tmp_path: Path) -> None:
     """Whichever of cause and symptom comes first; of five runs in one cluster, that they are five."""
     runs = ("cause first", "symptom first", "symptom only", *(f"sick {i}" for i in range(5)))

@@ -22,6 +22,7 @@ def _scraped(server: Prometheus, exporter: Exporter) -> None:
     eventually(lambda: server.value("rl_step") == len(REWARDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [False, True])
 def test_the_mean_of_what_can_be_negative(both: bool, exporter: Exporter, tmp_path: Path) -> None:
     """Its two sums are there in any case. A native one has no sum; buckets are there if classic ones are kept too."""

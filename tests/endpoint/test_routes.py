@@ -62,6 +62,7 @@ def _requests() -> list[str]:
     return paths
 
 
+@pytest.mark.slow
 def test_no_request_breaks_anything(watched: Exporter, caplog: pytest.LogCaptureFixture) -> None:
     """Raw and quoted, in path, query and headers."""
     with caplog.at_level(logging.INFO):

@@ -203,6 +203,7 @@ def test_unusable_files_are_setup_errors(files: Files) -> None:
     auth.guards(Settings.load({"tls": tls}, {}), lambda error: None)
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_prometheus_scrapes_with_everything(files: Files, tmp_path: Path) -> None:
     """Token, TLS and a certificate of its own."""

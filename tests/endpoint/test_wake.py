@@ -66,6 +66,7 @@ def _kept(path: Path) -> Value:
     return found.snapshot.value if found else lambda *_, **__: None
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_it_has_left_before_a_kill(tmp_path: Path) -> None:
     """The state before it has arrived and nobody is awake when it happens, so that nothing else brings it."""

@@ -26,6 +26,7 @@ def _case(fault: Fault) -> object:
     return pytest.param(fault, id=fault.id, marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [_case(fault) for fault in FAULTS if is_here(fault)])
 def test_a_fault_is_named(fault: Fault, taught: Path) -> None:
     """By one of its conditions, within five steps unless the table says why not, and first in the end.
@@ -52,6 +53,7 @@ def _twins() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "options"), _twins())
 def test_nothing_is_said_without_a_fault(algorithm: str, options: dict[str, object], taught: Path) -> None:
     """In what the faults are planted in."""

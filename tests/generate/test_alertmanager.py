@@ -348,6 +348,7 @@ def mail_server() -> Iterator[tuple[int, list[Message]]]:
             thread.join()
 
 
+@pytest.mark.slow
 def test_who_is_told(played: Played) -> None:
     """Each case tells those it should, and nobody else."""
     assert {name: names(played, name) for name in CASES} == {name: case.told for name, case in CASES.items()}

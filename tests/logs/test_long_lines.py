@@ -51,6 +51,7 @@ def _in_lines(text: str, length: int) -> str:
     return "\n".join(text[at : at + length] for at in range(0, len(text), length))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [SIZE * 2, 100])
 @pytest.mark.parametrize("what", NOISE)
 def test_it_costs_a_second(tmp_path: Path, what: str, length: int) -> None:

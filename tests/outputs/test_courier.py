@@ -62,6 +62,7 @@ class _Fake:
         self.failed.append(str(error))
 
 
+@pytest.mark.slow
 def test_who_does_not_answer_keeps_a_message_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither during the run nor at its end, however many there are and whatever they do."""
     monkeypatch.setattr(notify, "PATIENCE_SECONDS", 3.0)
@@ -81,6 +82,7 @@ def test_who_does_not_answer_keeps_a_message_from_nobody(monkeypatch: pytest.Mon
             assert ["has finished" in body["message"] for _, body in asked] == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "how"), [*(("json", how) for how in EVIL), *(("mailto", how) for how in EVIL_MAIL)])
 def test_a_try_has_an_end(scheme: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails, also where each byte comes in time, and nothing of an endless answer stays in memory."""
@@ -182,6 +184,7 @@ def test_what_hangs_at_the_end_leaves_time_for_the_last_message(monkeypatch: pyt
     assert b"has finished" in asked[1]
 
 
+@pytest.mark.slow
 def test_no_thread_outlives_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the last try began late: it has what is left of the time, not as much as the first one."""
     monkeypatch.setattr(notify, "PATIENCE_SECONDS", 8.0)
@@ -254,6 +257,7 @@ def _child(addresses: str, *words: str, **environment: str) -> subprocess.Popen[
     return subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_time_for_all(tmp_path: Any) -> None:
     """Two that hang, and one that does not: it has the message, with the fault and the end."""
     hangs = EVIL["hangs"]
@@ -267,6 +271,7 @@ def test_sigterm_leaves_time_for_all(tmp_path: Any) -> None:
     assert "rl_loss is NaN or infinite" in asked[0][1]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM", "fails"])
 def test_the_last_message_has_ten_seconds_in_a_hurry_too(how: str) -> None:
     """After SIGTERM, and where other ranks wait for this one: a mail server that is slow to greet gets it."""

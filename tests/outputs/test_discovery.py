@@ -216,6 +216,7 @@ def test_prune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["discovery", "prune", str(tmp_path / "gone")]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_prometheus_finds_a_run_and_loses_it(tmp_path: Path) -> None:
     """By the file alone, while it runs."""

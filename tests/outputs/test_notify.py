@@ -122,6 +122,7 @@ def test_a_mail() -> None:
     assert failures(exporter) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["away", "429", "500", "slow", "no TLS"])
 def test_a_receiver_that_does_not_take_it(how: str) -> None:
     """Training is not held up, what failed is counted and tried again, and the log has no secret."""

@@ -397,6 +397,7 @@ def _take_nothing(how: str, asked: BaseHTTPRequestHandler) -> None:
 TAKES_NOTHING = ("503", "400", "shows a page", "redirects 302", "redirects 307", "keeps nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "how"), [*product(PROTOCOLS, ("refuses", "hangs")), *product([HTTP], TAKES_NOTHING)]
 )

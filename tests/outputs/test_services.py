@@ -227,6 +227,7 @@ def _sent(way: Way, message: Message, monkeypatch: pytest.MonkeyPatch) -> list[b
     return [body for _, body in asked]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_shown_as_it_is(name: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,6 +381,7 @@ def test_others_who_use_a_plugin_are_let_be() -> None:
     assert "gzip" in seen[1]
 
 
+@pytest.mark.slow
 def test_loggers_are_quiet_for_each_thread_that_sends(caplog: pytest.LogCaptureFixture) -> None:
     """However many come and go: what one keeps back is not logged because another has just gone."""
     secret = logging.getLogger("apprise")

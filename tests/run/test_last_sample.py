@@ -177,6 +177,7 @@ with Exporter(run="r", port=port) as exporter:
 """A run that ends, well or with an exception, when it finds a file."""
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("error", "state"), [([], "finished"), (["raises"], "failed")])

@@ -223,6 +223,7 @@ def test_a_signal_waits_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert seen == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [MOST_BYTES, 600_000])
 def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Of 10,000 steps, with everything that GRPO logs; where there are too many curves, each has fewer points."""

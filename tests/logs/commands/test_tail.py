@@ -257,6 +257,7 @@ def _drain(out: IO[str] | None) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None:
     """In a process: each line is served once, what is damaged is told once and counted; SIGTERM ends no training."""
@@ -437,6 +438,7 @@ def _peak(path: Path) -> int:
     return int(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lines", "console"])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, kind: str) -> None:
