@@ -29,9 +29,10 @@ TOOLS = ROOT / ".tools"
 REQUIRED = os.environ.get("RLEXPORTER_REQUIRE_ALL") == "1"
 GENERATIONS = ("2", "3")
 ALERTMANAGERS = ("old", "new")
-EACH_GENERATION = [pytest.param(GENERATIONS[0], marks=pytest.mark.slow), GENERATIONS[1]]
+EACH_GENERATION = [pytest.param(GENERATIONS[0], marks=pytest.mark.soak), GENERATIONS[1]]
+BOTH_GENERATIONS = [pytest.param(GENERATIONS[0], marks=pytest.mark.slow), GENERATIONS[1]]
 EACH_ALERTMANAGER = [pytest.param(ALERTMANAGERS[0], marks=pytest.mark.slow), ALERTMANAGERS[1]]
-"""Parameters of tests, where all but one are for `make test-all`."""
+"""Parameters of tests, where all but one are for `make test-all`, or in the first list for `make soak`."""
 
 
 def require_tools(generation: str) -> Path:

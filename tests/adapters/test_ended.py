@@ -13,7 +13,7 @@ from tests.adapters.ended import BAD_STEP, ENDS, STEPS
 from tests.adapters.marks import REAL_TRAINERS
 from tests.tools import ROOT, launched
 
-pytestmark = [*REAL_TRAINERS, pytest.mark.slow]
+pytestmark = [*REAL_TRAINERS, pytest.mark.soak]
 STATUS = {"exception": 1, "SIGTERM": -signal.SIGTERM, "Ctrl-C": 1} | {
     end: -signal.SIGKILL for end in ENDS if end.startswith("kill")
 }

@@ -58,7 +58,7 @@ def _coroutine() -> Callable[..., Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [_plain, _coroutine])
+@pytest.mark.parametrize("make", [_plain, pytest.param(_coroutine, marks=pytest.mark.soak)])
 def test_it_is_named(tmp_path: Path, make: Callable[[], Any]) -> None:
     """With the time of its last call; the other function is not."""
     trainer = tiny.grpo(tmp_path, rewards=[tiny.letters, make()], max_steps=STEPS)

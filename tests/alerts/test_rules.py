@@ -20,7 +20,7 @@ from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
-from tests.tools import EACH_GENERATION, ROOT
+from tests.tools import BOTH_GENERATIONS, EACH_GENERATION, ROOT
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load(promtool.RULES.read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
@@ -147,7 +147,7 @@ def raised(told: Callable[[str, str, str], Told]) -> tuple[list[Process], dict[s
     return lives, fires, says
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize("generation", BOTH_GENERATIONS)
 def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path: Path) -> None:
     """One step is enough; a quarter of an hour later it is over; others stay silent. Each says what is the matter."""
     lives, fires, says = raised(_told)

@@ -12,7 +12,7 @@ from scripts.pack.dashboards.panels import grown
 from tests.alerts import promtool
 from tests.alerts.lives import Process, series
 from tests.dashboards.grafana import ANY, DASHBOARDS, Json, View, panel
-from tests.tools import EACH_GENERATION
+from tests.tools import BOTH_GENERATIONS
 
 END = 1800
 RUNNING = ("running", 600)
@@ -51,7 +51,7 @@ def _of_states(runs: Json) -> Json:
     return dict(found)
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize("generation", BOTH_GENERATIONS)
 def test_the_state_is_that_of_the_newest_process(generation: str, tmp_path: Path) -> None:
     """Whatever the one before it came to, each of three runs of one name its own, by its team or without one.
 
@@ -90,7 +90,7 @@ _SCRAPES = {
 }
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize("generation", BOTH_GENERATIONS)
 def test_growth_is_seen_from_the_first_event(generation: str, tmp_path: Path) -> None:
     """By a window of a minute, at 15 seconds a scrape; `increase` alone is empty at the birth.
 

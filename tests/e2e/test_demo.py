@@ -22,6 +22,7 @@ from tests.tools import Prometheus, eventually, launched, prometheus
 COMMAND = (sys.executable, "-m", "rlexporter", "demo")
 LATE = (150, 200)
 """Steps after which the demo evaluates, and in which it does not sample."""
+ONE_BY_SOAK = (LATE[0], pytest.param(LATE[1], marks=pytest.mark.soak))
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def test_a_fault_is_real(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", LATE)
+@pytest.mark.parametrize("step", ONE_BY_SOAK)
 def test_a_stall_is_real(step: int, tmp_path: Path) -> None:
     """A reward function hangs in the training: the step stays as it is, the endpoint answers, Ctrl-C still ends it."""
     with demo(tmp_path, "--port", "0", "--fault", f"stall@{step}", "--linger", "0") as stalling:
@@ -198,7 +199,7 @@ def test_every_fault_is_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", LATE)
+@pytest.mark.parametrize("at", ONE_BY_SOAK)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_begins_its_alert(kind: str, at: int) -> None:
     """Soon after the fault; before it there is none, but for slow steps on a busy machine.

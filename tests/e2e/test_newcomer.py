@@ -157,7 +157,7 @@ def bin_folder(tmp_path: Path, clone: Path) -> Iterator[Path]:
     shutil.rmtree(env, ignore_errors=True)  # a gigabyte
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(6000)
 def test_from_the_wheel_to_the_first_alert(bin_folder: Path, tmp_path: Path) -> None:
     """The run is seen in a browser; the NaN that its log hides fires in Prometheus, and is in the recording."""

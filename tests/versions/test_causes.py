@@ -187,8 +187,8 @@ def test_every_fault_is_here() -> None:
 
 
 def _run_by(kind: str) -> Sequence[pytest.MarkDecorator]:
-    """All of them by `make causes`, and those of a single step in the newest version whenever all tests run."""
-    at_once = kind in ("nan", "nan_reward", "lr_spike", "dead_reward")
+    """All of them by `make causes`, and two of a single step in the newest version whenever all tests run."""
+    at_once = kind in ("nan", "dead_reward")
     return [] if at_once and VERSION >= (1, 16) else [pytest.mark.soak]
 
 

@@ -1,7 +1,7 @@
 """Faults that are planted in live PPO trainers of both generations, and the step in which each of them is named.
 
 The trainers are the demo's: a model that was taught to write, and learns what it is rewarded for. `make versions` has
-environments with them: all of this is run in the newest version of each, and some of it in the older ones.
+environments with them. `make healthy` runs all of this in the newest version of each, and some of it in the older ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SEED = 1
 _ACTIONS = {"critical", "warning"}
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,
     pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore"),
     has_ppo,
