@@ -305,11 +305,13 @@ def test_a_name_that_is_mistyped_raises_before_the_first_step(exporter: Exporter
     with pytest.raises(SetupError, match=r"rl_reward_function_dist has the labels"):
         exporter.observe("reward_function", [1.0])
     exporter.observe("policy_ratio", "text")
-    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 1
+    exporter.observe(7, [1.0])  # type: ignore[arg-type]
+    exporter.observe("reward_function", [1.0], reward_function=7)  # type: ignore[arg-type]
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 3
 
     exporter.log({"reward": 0.5}, step=1)
     exporter.observe("policy_ratios", [1.0])
-    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 2
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 4
 
 
 def test_a_mistyped_name_never_raises_into_a_trainer(exporter: Exporter) -> None:

@@ -146,7 +146,7 @@ class Incidents:
         return [*marks, *late, *self._foretelling(new), *self._released()]
 
     def _tell(self, step: int) -> None:
-        """Tell anew what has gone wrong, in ``step``."""
+        """Rebuild the incidents as they stand in ``step``."""
         by_name: dict[str, list[_Begun]] = {}
         for begun in self._begun.values():
             by_name.setdefault(begun.condition.name, []).append(begun)

@@ -327,11 +327,10 @@ class Feed:
         self._tally.add(series, values, mask)
         self._lines.tapped.add(name)
 
-    def observe_at_once(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
-        """Count values in a histogram that a user names, as `Exporter.observe` says. Never raises."""
+    def observe_at_once(self, series: Series, values: Any, mask: Any = None) -> None:
+        """Count values in a histogram that a user has named, as `Exporter.observe` says. Never raises."""
         with self.changing("observe"):
             started = time.perf_counter()
-            series = self.histogram(name, labels)
             self.tap(series.metric)
             if on_gpu(values):
                 self._tally.add(series, values, mask)
@@ -433,19 +432,15 @@ class Feed:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        try:
+        with self.guard("tap"):
             self._phases.enter(name)
             self.under_way(self._phases.current)
-        except Exception as error:  # noqa: BLE001 - the boundary
-            self.errors.add("tap", error)
         try:
             yield
         finally:
-            try:
+            with self.guard("tap"):
                 self._phases.leave()
                 self.under_way(self._phases.current)
-            except Exception as error:  # noqa: BLE001 - the boundary
-                self.errors.add("tap", error)
 
     def under_way(self, phase: str) -> None:
         """Note that ``phase`` is under way; empty: none is."""

@@ -165,14 +165,17 @@ class Run:
 
         Raises SetupError for a name or labels that no histogram has, in a loop of the user's own before its first step.
         """
-        if not self._driven and not self.feed.snapshot.value("rl_steps_total"):
-            try:
-                self.feed.histogram(name, labels)
-            except LookupError as error:
+        try:
+            series = self.feed.histogram(name, labels)
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing else of ours may reach a loop
+            own = isinstance(error, LookupError) and not self._driven
+            if own and not self.feed.snapshot.value("rl_steps_total"):
                 raise SetupError(str(error)) from None
+            self.errors.add("observe", error)
+            return
         if self.state is RunState.STARTING:
             self._start("observe")
-        self.feed.observe_at_once(name, values, mask, **labels)
+        self.feed.observe_at_once(series, values, mask)
 
     def prepare(self, facts: RunFacts) -> None:
         with self.feed.changing("event"):
