@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 
 from rlexporter.commands import COMMANDS
-from rlexporter.model.errors import SetupError, UnreadableError
+from rlexporter.model.errors import SetupError
 from rlexporter.version import __version__
 
-_UNREADABLE = 3
 _PIPE_CLOSED = 141
 """The status of a shell's command that ends with SIGPIPE: 128 + 13."""
 
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _PIPE_CLOSED
     except SetupError as error:
         print(f"rlexporter: {error}", file=sys.stderr)
-        return _UNREADABLE if isinstance(error, UnreadableError) else 2
+        return error.status
     except KeyboardInterrupt:
         return 130
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import ClassVar
 
 ENDPOINT = "fastapi uvicorn h11 prometheus-client"
 """The packages of the HTTP endpoint, as arguments of ``pip install``."""
@@ -26,9 +27,14 @@ TENSORBOARD = "tensorboard"
 class SetupError(Exception):
     """An error that the user must fix before the exporter can start; the message says what, where and how."""
 
+    status: ClassVar[int] = 2
+    """The exit status of a command that it ends."""
+
 
 class UnreadableError(SetupError):
     """A file is not what it should be, such as a recorded run. The message is one line: which, where, what is wrong."""
+
+    status: ClassVar[int] = 3
 
 
 @contextmanager

@@ -21,15 +21,13 @@ from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.logs import reader
 from rlexporter.logs.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.model.condition import Severity
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import SetupError, UnreadableError
 from rlexporter.model.incident import WORDS
 from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.verdict import LEAST_STEPS
 from rlexporter.terminal import wrapped
 
-UNREADABLE = 3
-"""The exit status for a file that cannot be read, as of any command that reads one."""
-_WORST_FIRST = (UNREADABLE, 2, NOTHING_JUDGED, 1, 0)
+_WORST_FIRST = (UnreadableError.status, 2, NOTHING_JUDGED, 1, 0)
 """The exit statuses: the worst of all files counts."""
 _EPILOG = """\
 what is read, told apart by what a file holds:
@@ -77,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             found = [judge(each, own.thresholds, own.map) for each in reader.read_all(file, options.algorithm)]
         except SetupError as error:
             print(f"rlexporter: {error}", file=sys.stderr)
-            statuses.append(UNREADABLE)
+            statuses.append(UnreadableError.status)
             continue
         statuses += [report.status for report in found]
         reports += found
