@@ -13,8 +13,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions import from_catalog
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import Watch, watch
 from rlexporter.feed.feed import Feed
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -31,7 +30,7 @@ def _line(size: int) -> dict[str, float]:
 
 def _judged(line: dict[str, float]) -> Callable[[], None]:
     """Records the line as the next step each time, and judges every condition."""
-    feed, steps = _feed(from_catalog.watch()), count(1)
+    feed, steps = _feed(watch()), count(1)
     return lambda: feed.record(line, next(steps))
 
 

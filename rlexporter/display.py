@@ -14,7 +14,7 @@ from collections import Counter
 from math import isfinite
 from typing import TextIO
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status.samples import Samples

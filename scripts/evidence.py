@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions import from_catalog
+from rlexporter.conditions import watch
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.logs import reader, recorded_alerts
 from rlexporter.model.condition import Condition, Family, Severity
 from scripts.readers import readers
@@ -262,7 +262,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 @contextmanager
 def _without(off: set[str]) -> Iterator[None]:
     """Leave conditions out of the catalog for a while."""
-    with patch.object(from_catalog, "CONDITIONS", tuple(each for each in CONDITIONS if each.name not in off)):
+    with patch.object(watch, "CONDITIONS", tuple(each for each in CONDITIONS if each.name not in off)):
         yield
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rlexporter.conditions.from_catalog import SIGNALS, series_of
+from rlexporter.conditions.table import SIGNALS, series_of
 from rlexporter.model.metric import Kind, Metric
 
 ROOT = Path(__file__).parent.parent

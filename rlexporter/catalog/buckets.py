@@ -9,15 +9,11 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
 
-from rlexporter.catalog.conditions import SERIES_SIGNALS
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.model.condition import Read
 from rlexporter.model.histogram import MOST_BOUNDS
 from rlexporter.model.metric import Kind, Metric
 
-_JUDGED = frozenset(
-    source.series for signal in SERIES_SIGNALS for source in signal.sources if source.read is Read.SHARE
-) | {"rl_reward_group_range_dist"}
+_JUDGED = frozenset(("rl_policy_ratio_dist", "rl_reward_group_range_dist"))
 """The histograms whose buckets the conditions count in."""
 ADJUSTABLE = {
     metric.short_name: metric for metric in CATALOG if metric.kind is Kind.HISTOGRAM and metric.series not in _JUDGED

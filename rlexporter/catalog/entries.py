@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Range, RankScope
 
 if TYPE_CHECKING:
-    from typing_extensions import Required, Unpack
-
-Number = float | Mapping[str, float]
-"""A number for all variants of a signal, or one for each."""
+    from typing_extensions import Unpack
 
 GROUPWISE = "grpo rloo async-grpo"
 TRAINERS = (
@@ -107,75 +103,3 @@ class Entries:
 
     def _metric(self, kind: Kind, series: str, text: str, own: Mapping[str, Any]) -> Metric:
         return Metric(series=series, kind=kind, group=self._group, help=text, **{**self._shared, **own})
-
-
-def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make an informational limit; it applies when ``k`` of the last ``n`` observations are beyond ``value``."""
-    return Limit(Severity.INFO, value, (k, n))
-
-
-def warning(value: Number, *, k: int = 1, n: int = 1, learning: str = "") -> Limit:
-    """Make a limit like `info`, but one that asks for a look today. ``learning``: what may raise it."""
-    return Limit(Severity.WARNING, value, (k, n), learning)
-
-
-def critical(value: Number, *, k: int = 1, n: int = 1, learning: str = "") -> Limit:
-    """Make a limit like `warning`, but one that asks for a person now."""
-    return Limit(Severity.CRITICAL, value, (k, n), learning)
-
-
-class Judged(TypedDict):
-    """The comparison in a condition: a signal, its limits, and what they are measured against."""
-
-    signal: str
-    limits: tuple[Limit, ...]
-    below: bool
-    baseline: Baseline
-    floor: Number
-    min_observations: int
-
-
-def above(
-    signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, floor: Number = 0.0, min_observations: int = 0
-) -> Judged:
-    """Compare a signal with limits that it must not exceed.
-
-    If ``vs`` is the run's own past, limits are multiples of it, and at least ``floor``.
-    """
-    return Judged(
-        signal=signal, limits=limits, below=False, baseline=vs, floor=floor, min_observations=min_observations
-    )
-
-
-def below(signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, min_observations: int = 0) -> Judged:
-    """Compare a signal with limits that it must not fall below; ``vs`` as in `above`."""
-    return {**above(signal, *limits, vs=vs, min_observations=min_observations), "below": True}
-
-
-class Texts(TypedDict, total=False):
-    """The fields of `Condition` that an entry states after what is judged."""
-
-    summary: Required[str]
-    remedies: Required[tuple[str, ...]]
-    about: str
-    related: tuple[str, ...]
-    foretold_by: tuple[str, ...]
-    level: str
-    stops: bool
-
-
-class Begun(NamedTuple):
-    """The first half of a condition, which `when` completes."""
-
-    name: str
-    alert: str
-    family: Family
-    algorithms: tuple[str, ...] = ()
-
-    def when(self, judged: Judged, /, **texts: Unpack[Texts]) -> Condition:
-        """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
-        return Condition(**self._asdict(), **judged, **texts)
-
-
-condition = Begun
-"""Begins the entry of a condition: ``condition(name, alert, family, algorithms).when(above(...), ...)``."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.conditions.from_catalog import alerts_on
+from rlexporter.conditions.table import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.metric import AS_IT_IS, Kind, Metric
 from rlexporter.terminal import shown

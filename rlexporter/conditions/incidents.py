@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, foretells, may_explain, place
-from rlexporter.catalog.conditions import CONDITION_NAMED
-from rlexporter.conditions.signals import place_of, spreads
+from rlexporter.conditions import nonfinite
+from rlexporter.conditions.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, foretells, may_explain, place
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Family, Limit, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Key, Standing, Transition, worst
@@ -129,7 +129,7 @@ class Incidents:
         for transition in transitions:
             key = transition.key
             if transition.began:
-                begun = _Begun(transition, self._now, self._looks, place_of(transition, view))
+                begun = _Begun(transition, self._now, self._looks, _place(transition, view))
                 begun.step, begun.time = view.step, time
                 begun.go_on(self._begun.get(key))
                 self._begun[key] = begun
@@ -242,7 +242,7 @@ class Incidents:
         if (
             symptom.condition.family is not FATAL
             or symptom.condition.name in _OF_REWARDS
-            or not spreads(cause.transition)
+            or not _spreads(cause.transition)
         ):
             return False
         is_weights = symptom.transition.series == _WEIGHTS  # which may be seen before the next step has a number
@@ -300,6 +300,25 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         count=shown.count,
         over=shown.over,
     )
+
+
+def _place(transition: Transition, view: View) -> Place:
+    """Return the place of a limit that begins now among the causes of its step.
+
+    The table of conditions has the order in which a step computes, but for `nonfinite`, which is of several numbers.
+    """
+    condition, limit = transition.condition, transition.limit
+    if condition.name != "nonfinite":
+        return place(condition, limit)
+    at = nonfinite.place(transition.series, view)
+    if at < nonfinite.PLACES["rl_kl_per_token"]:
+        return place(condition, limit, before="nonfinite_reward")
+    return place(condition, limit, before="nonfinite_value_loss" if at < nonfinite.PLACES["rl_loss"] else "")
+
+
+def _spreads(transition: Transition) -> bool:
+    """Return True for what ends the weights by the next step, as long as it holds."""
+    return transition.series in nonfinite.PLACES or transition.condition.name == "nonfinite_value_loss"
 
 
 # The order in which a person should read the incidents of a run: the likeliest cause first

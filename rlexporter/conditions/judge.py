@@ -1,24 +1,24 @@
-"""Judges a run step by step: reads the signals, measures the limits, and reports which conditions begin and end.
+"""Judges a run step by step: reads the signals, compares them with limits, reports which conditions begin and end.
 
 It has no state but its own bounded memory, and knows no feed, clock or trainer. It runs once a step, mostly on the
-training thread, so it computes what does not change only once. Below the judge stands what it knows of one signal.
+training thread. Below the judge stands what it knows of one signal.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf, nan, nextafter
+from math import inf, nan
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rlexporter.catalog.causes import WAKE
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.past import MOST, Past, Streak, measure, refresh, spread
-from rlexporter.conditions.signals import ALLOWANCES
-from rlexporter.conditions.view import Derive, Memory, View, value_range
-from rlexporter.model.condition import Baseline, Condition, Family, Limit, Read, Severity, Signal, Source
+from rlexporter.conditions.causes import WAKE
+from rlexporter.conditions.learning import LEARNED, explains
+from rlexporter.conditions.past import MOST, Past, spread
+from rlexporter.conditions.view import Compute, Context, Reading, View, value_range
+from rlexporter.model.condition import Condition, Family, Limit, Read, Severity, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Standing, Transition
 from rlexporter.model.metric import Series
@@ -35,21 +35,23 @@ Factor = float | Mapping[str, float]
 """The number of a limit: one for all variants of the signal, or one for each."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
 """The numbers that replace declared limits, by condition and severity; None turns a limit off."""
+Makers = Mapping[str, Callable[[], Compute]]
+"""Makes what computes a derived signal in one run, by name."""
 
 
 class Judge:
-    """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: limits that the user has set."""
+    """Judges one run. ``makers``: those of derived signals; ``thresholds``: limits that the user has set."""
 
     def __init__(
         self,
         conditions: Sequence[Condition],
         signals: Sequence[Signal],
-        derive: Mapping[str, Derive],
+        makers: Makers,
         thresholds: Thresholds | None = None,
     ) -> None:
         self._conditions = conditions
         self._signals = signals
-        self._derive = derive
+        self._makers = makers
         self._thresholds = thresholds or {}
         self._step = 0
         self.values: dict[Series, float] = {}
@@ -62,51 +64,52 @@ class Judge:
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in condition.algorithms for condition in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
-        self._levels: list[tuple[SignalState, LimitState]] = []
-        self._in_force: list[tuple[SignalState, LimitState]] = []
+        self._drawn: list[tuple[SignalState, LimitState]] = []
         self._states: dict[str, SignalState] = {}
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
-            self._states[signal.name] = SignalState(signal, algorithm, self._derive, origin)
+            self._states[signal.name] = SignalState(signal, algorithm, self._makers, origin)
         self._awake: dict[tuple[object, ...], list[SignalState]] = {}
-        self._resting = [state for state in self._states.values() if state.rests]
-        self._calm = False
-        """True if all of them were 0 when they were last asked for, as they stay until there is an anomaly."""
         past = {name: state.past for name, state in self._states.items()}
-        self._memory = Memory(past, settings=facts.hyperparameters, resumed=facts.resumed)
-        self._memory.flat, self._memory.same = Streak(facts.groups), Streak(facts.groups)
+        self._run = Context(past, settings=facts.hyperparameters, groups=facts.groups, resumed=facts.resumed)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
-                factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
-                if factor is not None:
-                    state = self._states[condition.signal]
-                    state.limits.append(LimitState(condition, limit, factor))
-                    self.limits.append((condition, limit))
-                    # A change from one value to the next is no share of a limit.
-                    has_share = factor != 0.0 and condition.baseline is not Baseline.PREVIOUS
-                    if has_share and limit.severity is not Severity.INFO:
-                        self._levels.append((state, state.limits[-1]))
-        self._zeros = {state.gauge: 0.0 for state in self._resting if state.limits}
+                key = condition.name, limit.severity.value
+                factor = self._thresholds.get(key, limit.value)
+                if factor is None and key in self._thresholds:
+                    continue
+                state = self._states[condition.signal]
+                state.limits.append(LimitState(condition, limit, 0.0 if factor is None else factor))
+                state.finding = condition.finding
+                self.limits.append((condition, limit))
+                if factor and limit.severity is not Severity.INFO:
+                    self._drawn.append((state, state.limits[-1]))
 
     def step(self, view: View) -> list[Transition]:
         """Judge one step, or one log line of it, and return what has changed."""
-        memory, changed, asked = self._memory, list[Transition](), self._asked(view)
-        fresh = memory.fresh
+        run, changed, asked = self._run, list[Transition](), self._asked(view)
+        fresh = run.fresh
         fresh.clear()
-        memory.span, self._step = view.span, view.step
-        self.values = values = self._zeros.copy() if self._calm else {}
-        numbers, tensors, anew = view.numbers, view.counted, memory.anew
+        run.subjects.clear()
+        self._step = view.step
+        self.values = values = {}
+        numbers, tensors, restarted = view.numbers, view.counted, run.restarted
         for state in asked:
-            if anew and self._ends(state):
-                self._begin_anew(state, changed)
+            if restarted and self._ends(state):
+                self._begin_again(state, changed)
+            reading = None
             for get in state.tried:
                 if type(get) is str:
                     value = numbers.get(get)
                 elif type(get) is Counted:
                     value = get.of(counted) if (counted := tensors.get(get.series)) is not None else None
                 else:
-                    memory.where, memory.about, memory.window = "", None, 0
-                    value = get(view, memory)  # type: ignore[operator]
+                    got: Any = get.now(view, run)  # type: ignore[union-attr]
+                    value = got
+                    if type(got) is Reading:
+                        value, reading = got.value, got
+                    elif got is not None and type(got) is not float:
+                        value, reading = float(len(got)), Reading(0.0, subject=got)
                 if value is not None and value - value == 0.0:  # finite
                     break
             else:
@@ -119,48 +122,43 @@ class Judge:
             past.count += 1
             if not past.low <= value <= past.high or len(past.values) > MOST:
                 past.settle()
-            if memory.again:
-                memory.again = False
-                state.tell_again()
+            if reading is not None and reading.subject:
+                run.subjects[state.name] = reading.subject
+                if reading.worse or state.has_news(reading):
+                    state.say_again()
             if state.limits:
-                values[state.gauge] = value
+                if not state.finding:
+                    values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:
-                    if type(get) in _READ:
-                        memory.where, memory.about, memory.window = "", None, 0
-                    self._judge(state, value, changed)
-        if anew:
-            self._begin_others_anew(asked, changed)
-        if changed and any(transition.changed for transition in changed):
-            self._in_force = [(state, limit) for state, limit in self._levels if limit.threshold is not None]
+                    self._judge(state, value, reading or _PLAIN, changed)
+        if restarted:
+            self._begin_others_again(asked, changed)
         return changed
 
     def _asked(self, view: View) -> Iterable[SignalState]:
         """Return the signals that may have a value in this step, in the order of evaluation."""
-        quiet = view.advanced and not view.anomalies.nonfinite
-        self._calm = quiet and (self._calm or all(map(_is_at_0, self._resting)))
         tensors = tuple([series.metric.series for series in view.seen]) if view.seen else ()
-        shape = tuple(view.numbers), tuple(view.functions), tensors, self._calm  # nearly every step has that of another
+        shape = tuple(view.numbers), tuple(view.functions), tensors  # nearly every step has that of another
         asked = self._awake.get(shape)
         if asked is None:
             if len(self._awake) >= _MAX_SHAPES:
                 self._awake.clear()
-            asked = [state for state in awake(self._states.values(), view) if not (state.rests and self._calm)]
-            self._awake[shape] = asked
+            asked = self._awake[shape] = awake(self._states.values(), view)
         return asked
 
-    def _begin_others_anew(self, asked: Iterable[SignalState], changed: list[Transition]) -> None:
-        """Begin anew with those signals too that were not asked in this step."""
+    def _begin_others_again(self, asked: Iterable[SignalState], changed: list[Transition]) -> None:
+        """Begin again with those signals too that were not asked in this step."""
         for state in self._states.values():
             if state not in asked and self._ends(state):
-                self._begin_anew(state, changed)
-        self._memory.anew = set()
+                self._begin_again(state, changed)
+        self._run.restarted = set()
 
     def _ends(self, state: SignalState) -> bool:
-        """Return True if the past of a signal ends with this step, as it, or what it is derived from, begins anew."""
-        anew, origin = self._memory.anew, state.origin
-        if state.name not in anew and (origin is None or origin.name not in anew):
+        """Return True if the past of a signal ends with this step, as it, or what it is derived from, begins again."""
+        restarted, origin = self._run.restarted, state.origin
+        if state.name not in restarted and (origin is None or origin.name not in restarted):
             return False
-        anew.add(state.name)
+        restarted.add(state.name)
         return True
 
     def nearest(self) -> tuple[str, float] | None:
@@ -170,7 +168,7 @@ class Judge:
         nearer, however large its share is: 1, where a healthy run has 1 and 0.75 is too little.
         """
         shares = []
-        for state, limit in self._in_force:
+        for state, limit in self._drawn:
             value, threshold = state.past.newest, limit.threshold
             if value > 0.0 and threshold is not None and threshold > 0.0:
                 shares.append((threshold / value if limit.below else value / threshold, state, threshold))
@@ -184,10 +182,10 @@ class Judge:
         return self._states[signal].past
 
     def _place(self, state: SignalState, get: Getter, changed: list[Transition]) -> None:
-        """Read a signal at another source from now on, never at a worse one; begin anew if it, or its origin, moves."""
+        """Read a signal elsewhere from now on, never at a worse source; begin again if it, or its origin, moves."""
         origin = state.origin
         if state.get is not None and (get is not state.get or state.origin_places):
-            self._begin_anew(state, changed)
+            self._begin_again(state, changed)
         state.get, place = get, state.getters.index(get)
         state.places += 1
         state.began = self._step
@@ -199,9 +197,9 @@ class Judge:
             sequence = source.variant == "token" and self._sequence_level
             state.series = source.series if not source.derived else ""
             state.variant = "gspo" if sequence else source.variant
-        self._memory.variant[state.name] = state.variant
+        self._run.variant[state.name] = state.variant
 
-    def _begin_anew(self, state: SignalState, changed: list[Transition]) -> None:
+    def _begin_again(self, state: SignalState, changed: list[Transition]) -> None:
         """Forget all that depends on the source that a signal had: its past, limits, and windows.
 
         What holds ends, since value, limit and series of a condition are of one source. The new source may be in
@@ -211,55 +209,58 @@ class Judge:
             if limit.threshold is not None:
                 changed.append(
                     Transition(
-                        *(limit.condition, limit.limit, nan, Standing.OVER, False, state.past.newest, state.series),
-                        *(state.unit, "", limit.since, limit.active or limit.eased),
+                        limit.condition,
+                        limit.limit,
+                        nan,
+                        Standing.OVER,
+                        began=False,
+                        value=state.past.newest,
+                        series=state.series,
+                        unit=state.unit,
+                        subject="",
+                        since=limit.since,
+                        judged=False,
+                        changed=limit.active or limit.eased,
                     )
                 )
-                limit.begin_anew()
-        state.past, state.measures = Past(), {}
-        state.until, state.began = 0, self._step
-        self._memory.begin_anew(state.name, state.past)
+                limit.begin_again()
+        state.begin_again(self._step)
+        self._run.past[state.name] = state.past
 
-    def _judge(self, state: SignalState, value: float, changed: list[Transition]) -> None:
+    def _judge(self, state: SignalState, value: float, reading: Reading, changed: list[Transition]) -> None:
         past = state.past
-        low, high, until, allowed = -inf, inf, inf, dict[str, float]()
+        low, high, until, learned = -inf, inf, inf, None
         for limit in state.limits:
-            if past.count <= limit.min_observations:
-                until = min(until, limit.min_observations + 1)
+            if past.count <= limit.after:
+                until = min(until, limit.after + 1)
                 continue
-            threshold = limit.constant
+            threshold, stays = limit.find(state, past)
+            until = min(until, stays)
             if threshold is None:
-                threshold, stays = limit.find(state.variant, past, state.measures)
-                until = min(until, stays)
-                if threshold is None:
-                    continue
+                continue
             before = limit.threshold
             beyond = value < threshold if limit.below else value > threshold
-            if beyond and (why := limit.learning):
-                if why not in allowed:
-                    allowed[why] = ALLOWANCES[why](self._memory)
-                beyond = value > threshold * allowed[why]
-            if beyond:  # one more changes nothing where all of the window are
-                still = limit.active and limit.beyond == limit.window.maxlen and not limit.learning
-            else:
-                still = not limit.beyond and not limit.eased
-            if still and before == threshold:  # nearly every step
-                if limit.below is beyond:
-                    high = min(high, nextafter(threshold, -inf) if beyond else threshold)
+            if beyond and limit.learning:
+                if learned is None:
+                    learned = explains(self._run, past, limit.condition.family)
+                beyond = not learned
+                until = 0
+            if before == threshold and not (beyond or limit.beyond or limit.eased):  # nearly every step
+                if limit.below:
+                    low = max(low, threshold)
                 else:
-                    low = max(low, nextafter(threshold, inf) if beyond else threshold)
+                    high = min(high, threshold)
                 continue
             until = 0
             limit.threshold = threshold
             over = limit.eased and not beyond and self._is_over(limit, value)
-            if not beyond and not limit.beyond and not over:
-                was = False
-            else:
-                if beyond and not limit.beyond:
-                    limit.since = self._step
-                was, limit.active = limit.active, limit.observe(beyond)
+            if beyond and not limit.beyond:
+                limit.since = self._step
+            was, limit.active = limit.active, limit.observe(beyond)
             if limit.active is not was or before != threshold or over:
-                changed.append(self._transition(state, limit, value, threshold, was, over=over, first=before is None))
+                changed.append(self._transition(state, limit, value, reading, was, over=over, first=before is None))
+        if not any(limit.active for limit in state.limits):
+            state.said.clear()
         state.low, state.high, state.until = low, high, until
 
     def _transition(
@@ -267,7 +268,7 @@ class Judge:
         state: SignalState,
         limit: LimitState,
         value: float,
-        threshold: float,
+        reading: Reading,
         was: bool,
         *,
         over: bool,
@@ -275,32 +276,38 @@ class Judge:
     ) -> Transition:
         """Return the change of a limit, and note the level of the run when it begins."""
         began, ended = limit.active and not was, was and not limit.active
+        subject, since = _subject(reading)
         if began:
-            self._begin(state, limit, threshold)
+            self._begin(state, limit)
+            state.said.update(reading.subject)
         elif ended:
             limit.eased = limit.limit.severity is not Severity.INFO
-            if limit.level is not None:
-                limit.level.left()
-        standing = Standing.HOLDS if limit.active else Standing.EASED if limit.eased else Standing.OVER
-        memory = self._memory
-        series = memory.where or state.series
-        subject, since = memory.subject
+            if limit.usual is not None:
+                limit.usual.left()
         since = since or limit.since
-        changed = began or ended or over or first
         return Transition(
-            *(limit.condition, limit.limit, threshold, standing, began, value, series),
-            *(state.unit, subject, since, changed, self._onset(state, limit, since) if began else None),
+            limit.condition,
+            limit.limit,
+            nan if state.finding else limit.threshold or 0.0,
+            Standing.HOLDS if limit.active else Standing.EASED if limit.eased else Standing.OVER,
+            began=began,
+            value=nan if state.finding else value,
+            series=reading.series or state.series,
+            unit=state.unit,
+            subject=subject,
+            since=since,
+            changed=began or ended or over or first,
+            onset=self._onset(state, limit, since, reading.window or state.window) if began else None,
         )
 
-    def _onset(self, state: SignalState, limit: LimitState, since: int) -> int:
+    def _onset(self, state: SignalState, limit: LimitState, since: int, window: int) -> int:
         """Return the first step in which what begins now, and shows ``since`` a step, may have begun.
 
-        That is when the number left the level that the run had before, less the observations that it is computed from,
-        and within the `horizon`.
+        That is when the number left the level that the run had before, less the observations that it is computed from
+        (``window``), and within the `horizon`.
         """
-        away = limit.level.away(state.past) if limit.level is not None else 1
+        away = limit.usual.away(state.past) if limit.usual is not None else 1
         apart = self._apart(state)
-        window = self._memory.window or state.window
         onset = min(since, self._step - (away - 1) * apart) - (window - 1) * apart
         return max(0, onset, min(since, self._step - self.horizon() + 1))
 
@@ -312,7 +319,7 @@ class Judge:
         that a limit wants to be beyond it.
         """
         certain = [
-            (limit.limit.k_of_n[1] + state.window - 2) * self._apart(state)
+            (limit.limit.lasts.of + state.window - 2) * self._apart(state)
             for state in self._states.values()
             for limit in state.limits
             if limit.limit.severity is Severity.CRITICAL and state.past.count
@@ -323,22 +330,33 @@ class Judge:
         """Return the steps from one observation of a signal to the next."""
         return max(1, round((self._step - state.began) / max(1, state.past.count - 1)))
 
-    def _begin(self, state: SignalState, limit: LimitState, threshold: float) -> None:
+    def _begin(self, state: SignalState, limit: LimitState) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
         condition = limit.condition
         if not limit.eased and condition.family not in _NEVER_OVER and limit.limit.severity is not Severity.INFO:
             of = self._states[condition.level] if condition.level else state
-            level = threshold if of is state else of.past.newest
-            limit.level = Level(of.past, limit.limit.k_of_n[1] + WAKE, level, limit.below)
+            bound = limit.threshold or 0.0 if of is state else of.past.newest
+            limit.usual = Usual(of.past, limit.limit.lasts.of + WAKE, bound, limit.below)
         limit.eased = False
 
     def _is_over(self, limit: LimitState, value: float) -> bool:
         """Return True once what has eased is back at the level that the run had before."""
         of = limit.condition.level
-        if limit.level is None or not limit.level.is_back(self._states[of].past.newest if of else value):
+        if limit.usual is None or not limit.usual.is_back(self._states[of].past.newest if of else value):
             return False
-        limit.eased, limit.level = False, None
+        limit.eased, limit.usual = False, None
         return True
+
+
+_PLAIN = Reading(0.0)
+
+
+def _subject(reading: Reading) -> tuple[str, int]:
+    """Return what a reading is about in a few words, and the step since which that is so, or 0."""
+    if not reading.subject:
+        return "", 0
+    names = [*filter(None, reading.subject)]
+    return ", ".join(names[:3]) + (" and more" if names[3:] else ""), min(reading.subject.values())
 
 
 def _moves(past: Past, limit: float) -> bool:
@@ -348,11 +366,6 @@ def _moves(past: Past, limit: float) -> bool:
         return False
     recent = past.values[-_LAST:]
     return max(recent) - min(recent) >= least
-
-
-def _is_at_0(state: SignalState) -> bool:
-    """Return True if a signal was 0 when it was last asked for, and every limit on it has been judged."""
-    return state.past.newest == 0.0 and all(limit.constant is not None for limit in state.limits)
 
 
 # A signal of a run with its limits: the numbers in force, what was beyond them lately, and the level before that
@@ -377,15 +390,26 @@ class Counted(NamedTuple):
     of: Callable[[Histogram], float | None]
 
 
-Getter = Derive | str | Counted
-"""A function, the name of a number that is used as it is, or what is read at a tensor."""
-_READ = (str, Counted)
+class Computed:
+    """Holds what computes a derived signal; ``renew`` makes one that knows no past."""
 
-Measures = dict[Callable[[Past], float | None], tuple[float | None, int]]
-"""Measures of a past, each with the number of observations there were."""
+    __slots__ = ("_make", "now")
+
+    def __init__(self, make: Callable[[], Compute]) -> None:
+        self._make = make
+        self.now = make()
+
+    def renew(self) -> None:
+        """Forget the past, if it depends on where the number is read."""
+        if not getattr(self._make, "keeps", False):
+            self.now = self._make()
 
 
-class Level:
+Getter = str | Counted | Computed
+"""The name of a number that is used as it is, what is read at a tensor, or what computes it."""
+
+
+class Usual:
     """The level of one signal before an incident. ``below``: True if what went wrong was a fall."""
 
     __slots__ = ("_below", "_bound", "_recent", "_usual")
@@ -428,85 +452,55 @@ class Level:
 class LimitState:
     """A limit of a condition, and which of the last n observations were beyond it."""
 
-    __slots__ = (
-        *("active", "below", "beyond", "condition", "constant", "eased", "enough", "every", "factor", "floor"),
-        *(
-            "learning",
-            "level",
-            "limit",
-            "measure",
-            "min_observations",
-            "number",
-            "settles",
-            "since",
-            "threshold",
-            "variant",
-        ),
-        "window",
-    )
-
     def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
         self.condition = condition
         self.limit = limit
-        self.factor = factor
         self.below = condition.below
-        self.learning = limit.learning if factor == limit.value else ""
-        """What may raise the limit; nothing does that to a number that the user has set."""
-        self.min_observations = condition.min_observations
-        self.enough, size = limit.k_of_n
-        self.window: deque[bool] = deque(maxlen=size)
+        self.after = condition.detector.after
+        drifts = limit.learning or (condition.detector.relative and condition.family in LEARNED)
+        self.learning = drifts and factor == limit.value
+        """True if learning may explain what is beyond it: never for a number that the user has set."""
+        self._factor = factor
+        self.window: deque[bool] = deque(maxlen=limit.lasts.of)
         self.beyond = 0
         self.active = self.eased = False
-        self.level: Level | None = None
+        self.usual: Usual | None = None
         """The level of the run before the incident that is not over; None if none is, or it never will be."""
         self.since = 0
-        self.measure = measure(condition.baseline)
-        self.every, self.settles = refresh(condition.baseline), condition.baseline.settles
         self.threshold: float | None = None
-        self.constant: float | None = None
-        """The limit, once it will not change any more."""
-        self.variant: str | None = None
+        """The limit in force; None before it was judged."""
+        self._known: float | None = None
+        self._until = 0.0
 
-    def choose(self, variant: str) -> None:
-        """Take the numbers for this ``variant`` of the signal; None if it has none."""
-        self.variant = variant
-        self.number = _pick(self.factor, variant)
-        self.floor = _pick(self.condition.floor, variant) or 0.0
-
-    def find(self, variant: str, past: Past, measures: Measures) -> tuple[float | None, float]:
+    def find(self, state: SignalState, past: Past) -> tuple[float | None, float]:
         """Return the limit in force, and the number of observations with which it may be another one.
 
-        It is None if the variant has none, or the past is too short. ``measures``: those that were taken of this past
-        lately, and when.
+        It is None if the variant of the signal has none, or the past is too short.
         """
-        if variant != self.variant:
-            self.choose(variant)
-        threshold, measure, stays = self.number, self.measure, inf
-        if threshold is None:
-            return None, inf
-        if measure is not None:
-            level, at = measures.get(measure, (None, 0))
-            if level is None or past.count - at >= self.every:
-                level, at = measure(past), past.count
-                measures[measure] = (level, at)
-            if level is None:
-                return None, past.count + 1
-            stays = at + self.every
-            threshold *= level
-            if not self.below and threshold < self.floor:
-                threshold = self.floor
-        if self.settles:
-            self.constant = threshold
-            stays = inf
-        return threshold, stays
+        if past.count < self._until:
+            return self._known, self._until
+        detector = self.condition.detector
+        number = _pick(self._factor, state.variant)
+        own = detector.measure(past) if number is not None else None
+        if number is None:
+            self._known, self._until = None, inf
+        elif own is None:
+            self._known, self._until = None, past.count + 1
+        else:
+            self._known = number * own
+            if not self.below and detector.relative:
+                self._known = max(self._known, _pick(detector.floor, state.variant) or 0.0)
+            self._until = inf if detector.settles else past.count + detector.every
+        return self._known, self._until
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Forget what was observed and measured at another source."""
         self.window.clear()
         self.beyond = 0
         self.active = self.eased = False
-        self.level = None
-        self.threshold = self.constant = None
+        self.usual = None
+        self.threshold = self._known = None
+        self._until = 0.0
 
     def observe(self, beyond: bool) -> bool:
         """Add one observation, and return True if the condition holds."""
@@ -515,7 +509,7 @@ class LimitState:
             self.beyond -= window[0]
         window.append(beyond)
         self.beyond += beyond
-        return self.beyond >= self.enough
+        return self.beyond >= self.limit.lasts.enough
 
 
 def _pick(value: Factor, variant: str) -> float | None:
@@ -525,22 +519,15 @@ def _pick(value: Factor, variant: str) -> float | None:
 class SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
-    __slots__ = (
-        *("gauge", "get", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past"),
-        *("places", "rests", "series", "sources", "tried", "unit", "until", "variant", "began", "window"),
-    )
-
-    def __init__(
-        self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: SignalState | None
-    ) -> None:
-        self.name, self.unit, self.rests, self.window = signal.name, signal.unit, signal.rests, signal.window
+    def __init__(self, signal: Signal, algorithm: str, makers: Makers, origin: SignalState | None) -> None:
+        self.name, self.unit, self.window = signal.name, signal.unit, signal.window
         self.began = 0
         """The step of the first observation of its past."""
         self.gauge = Series(_SIGNAL, (signal.name,))
         self.origin = origin
         """The signal that this one is derived from."""
         self.sources = [source for source in signal.sources if not source.algorithms or algorithm in source.algorithms]
-        self.getters = [getter(source, derive) for source in self.sources]
+        self.getters = [getter(source, makers) for source in self.sources]
         self.get: Getter | None = None
         """The getter that it was read with last; None before it was read."""
         self.tried = self.getters
@@ -550,18 +537,34 @@ class SignalState:
         self.series = self.variant = ""
         self.past = Past()
         self.limits: list[LimitState] = []
-        self.measures: Measures = {}
         self.low, self.high = inf, -inf
-        """The range in which a value changes nothing, as it is beyond the same limits as all lately."""
+        """The range in which a value is within all limits, as all were lately."""
         self.until: float = 0
         """The number of observations with which one of the limits may change."""
+        self.said: set[str] = set()
+        """What it is about has been reported, as long as a limit holds."""
+        self.finding = False
+        """True if its number says nothing: something was found, or not."""
 
-    def tell_again(self) -> None:
-        """Let the limits begin again, if they are still crossed: what is wrong now is worse than what was told."""
+    def has_news(self, reading: Reading) -> bool:
+        """Return True if a finding that holds is about something that it was not about before."""
+        return bool(self.said) and self.finding and not self.said.issuperset(reading.subject)
+
+    def say_again(self) -> None:
+        """Let the limits begin again, if they are still crossed: what is wrong now is worse than what was said."""
         self.until = 0
         for limit in self.limits:
             limit.window.clear()
             limit.beyond, limit.active = 0, False
+
+    def begin_again(self, step: int) -> None:
+        """Forget the past."""
+        self.past = Past()
+        self.until, self.began = 0, step
+        self.said.clear()
+        for get in self.getters:
+            if isinstance(get, Computed):
+                get.renew()
 
 
 def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:
@@ -576,10 +579,10 @@ def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:
     return asked
 
 
-def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
-    """Return the getter of ``source``; a function returns None or NaN if the step does not have it."""
+def getter(source: Source, makers: Makers) -> Getter:
+    """Return the getter of ``source``; it gives None or NaN if the step does not have it."""
     if source.read is Read.DERIVED:
-        return derive[source.series]
+        return Computed(makers[source.series])
     return source.series if source.read is Read.VALUE else Counted(source.series, _of(source))
 
 

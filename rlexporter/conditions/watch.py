@@ -15,10 +15,11 @@ from math import inf, isfinite, nan
 from statistics import median
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import FATAL, place
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions import declare
+from rlexporter.conditions.causes import FATAL, place
 from rlexporter.conditions.incidents import Incidents, Mark
-from rlexporter.conditions.judge import Judge
+from rlexporter.conditions.judge import Judge, Thresholds
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SIGNALS
 from rlexporter.conditions.view import ASIDE, LineNumbers, View
 from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.condition import Condition, Limit, Severity
@@ -273,6 +274,13 @@ class Watch:
         if seconds <= self._patience.limit("eval" if aside else ""):
             return None
         return seconds, max(phases, key=phases.__getitem__, default="eval" if paused else "")
+
+
+def watch(thresholds: Thresholds | None = None) -> Watch:
+    """Make a watch for one run. ``thresholds``: limits that replace those of the table."""
+    stalled = (thresholds or {}).get(STALLED)
+    judge = Judge(CONDITIONS, SIGNALS, declare.COMPUTED, thresholds)
+    return Watch(judge, stalled if isinstance(stalled, float) else None)
 
 
 def _between(before: float | None, now: float) -> float | None:

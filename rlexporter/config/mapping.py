@@ -8,8 +8,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 from math import inf
 
-from rlexporter.catalog.conditions import SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.conditions.table import SIGNALS
 from rlexporter.config import parsers
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Key, Kind, Metric
@@ -17,7 +17,7 @@ from rlexporter.model.metric import Key, Kind, Metric
 _SERIES = {name for name, metric in NAMED.items() if metric.kind is Kind.GAUGE and not metric.labels}
 MEANINGS: Mapping[str, str] = {
     signal.name: source.series
-    for signal in SERIES_SIGNALS
+    for signal in SIGNALS
     for source in reversed(signal.sources)
     if source.read is Read.VALUE and source.series in _SERIES and signal.name != "kl_signed"
 }

@@ -11,9 +11,9 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from rlexporter.atomic_file import read_regular
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions.judge import Factor, Thresholds
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.conditions.watch import STALLED
 from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.incident import Incident
@@ -158,14 +158,22 @@ def _limits(condition: Condition, value: Any) -> Iterator[tuple[tuple[str, str],
         for severity, limit in value.items():
             if severity not in known:
                 raise ValueError(f"{condition.name} has no severity {severity!r}; it has {' and '.join(sorted(known))}")
-            yield (condition.name, severity), _number(f"{condition.name}.{severity}", limit)
+            number = _number(f"{condition.name}.{severity}", limit)
+            _check_has_limit(condition, number)
+            yield (condition.name, severity), number
         return
     number = _number(condition.name, value)
+    _check_has_limit(condition, number)
     for limit in condition.limits:
         scaled = None if number is None else _scaled(limit, condition.limits[0], number)
         if scaled is not None and not all(map(isfinite, scaled.values() if isinstance(scaled, Mapping) else [scaled])):
             raise ValueError(f"{condition.name} is too large: its limit for {limit.severity.value} would be infinite")
         yield (condition.name, limit.severity.value), scaled
+
+
+def _check_has_limit(condition: Condition, number: float | None) -> None:
+    if condition.finding and number is not None:
+        raise ValueError(f"{condition.name} is so or not, and has no limit: all that can be set is false, for off")
 
 
 def _scaled(limit: Limit, mildest: Limit, number: float) -> Factor:
@@ -174,8 +182,8 @@ def _scaled(limit: Limit, mildest: Limit, number: float) -> Factor:
         return number
     if isinstance(limit.value, Mapping) and isinstance(mildest.value, Mapping):
         return {variant: value * number / mildest.value[variant] for variant, value in limit.value.items()}
-    assert not isinstance(limit.value, Mapping)
-    assert not isinstance(mildest.value, Mapping)
+    assert isinstance(limit.value, float)
+    assert isinstance(mildest.value, float)
     return limit.value * number / mildest.value if mildest.value else number
 
 

@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.catalog import buckets
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.judge import Factor
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.config import mapping, parsers
 from rlexporter.config.parsers import Act
 from rlexporter.frameworks import WATCHED

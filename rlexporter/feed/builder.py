@@ -176,21 +176,22 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
     """Write the changes of conditions in ``step``; ``now``: seconds since the epoch; ``folders``: of checkpoints."""
     for transition in verdict.transitions:
         labels = transition.key
-        in_force = transition.threshold == transition.threshold  # NaN: none
-        if in_force:
-            builder.set("rl_threshold", transition.threshold, *labels)
-        else:
+        has_number = not transition.condition.finding
+        if not transition.judged:
             builder.clear("rl_threshold", *labels)
-        if transition.changed or not in_force:
-            builder.set("rl_condition_judged", float(in_force), transition.condition.name)
+        elif has_number:
+            builder.set("rl_threshold", transition.threshold, *labels)
+        if transition.changed or not transition.judged:
+            builder.set("rl_condition_judged", float(transition.judged), transition.condition.name)
         if transition.began or (transition.changed and builder.get("rl_condition", *labels) is not None):
             builder.set("rl_condition", float(transition.active), *labels)
         if transition.began:
             builder.add("rl_condition_events_total", 1, *labels)
             builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
             builder.set("rl_condition_last_event_step", step, *labels)
-            builder.set("rl_condition_last_event_value", transition.value, *labels)
-            builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
+            if has_number:
+                builder.set("rl_condition_last_event_value", transition.value, *labels)
+                builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
     builder.gauges(verdict.values, verdict.values, step)
     if verdict.was_nearest:
         builder.clear(_NEAREST, verdict.was_nearest)

@@ -8,17 +8,16 @@ from math import isnan
 from typing import Any
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions import from_catalog
-from rlexporter.conditions.from_catalog import series_of
-from rlexporter.conditions.judge import Thresholds
+from rlexporter.conditions import table
+from rlexporter.conditions.judge import Factor, Thresholds
+from rlexporter.conditions.table import CONDITION_NAMED, series_of
 from rlexporter.conditions.watch import Watch
 from rlexporter.feed.keys import Resolver, evaluation_prefix
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.logs import playback
 from rlexporter.logs.reader import Recording
-from rlexporter.model.condition import Baseline, Condition, Severity, Signal
+from rlexporter.model.condition import Condition, Severity, Signal
 from rlexporter.model.incident import FINE, Key
 from rlexporter.model.snapshot import RunState
 from rlexporter.run.run import Run
@@ -28,13 +27,6 @@ from rlexporter.status.verdict import LEAST_STEPS, Verdict, verdict
 
 _OF_TIME = ("step_time", "longest_pause")
 """The signals that need the times of log lines."""
-_RELATIVE = {
-    Baseline.START: "{} x its start",
-    Baseline.P90: "{} x the 90th percentile of its last 50",
-    Baseline.RECENT: "{} x its recent median",
-    Baseline.BEFORE: "{} x what it was 20 steps ago",
-    Baseline.PREVIOUS: "{} x the value before",
-}
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged, or that is too short."""
 _TEXT_ONLY = ("verdict", "logged", "checks", "keys")
@@ -203,29 +195,29 @@ def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
         severity,
         step,
         begun.series,
-        begun.value,
-        begun.threshold,
+        None if condition.finding else begun.value,
+        None if condition.finding else begun.threshold,
         _alert(watch.causes[key]),
         watch.alone.get(key),
-        from_catalog.SIGNAL_NAMED[condition.signal].unit,
-        limit_in_words(condition, begun.limit.value if factor is None else factor, begun.threshold),
+        table.SIGNAL_NAMED[condition.signal].unit,
+        limit_in_words(condition, factor or begun.limit.value, begun.threshold),
     )
 
 
-def limit_in_words(condition: Condition, factor: float | Mapping[str, float], threshold: float) -> str:
+def limit_in_words(condition: Condition, factor: Factor | None, threshold: float) -> str:
     """Return what a limit is relative to: `0.35 x its start`; empty for an absolute limit.
 
     ``factor``: the number that is set, or one for each variant of the signal; ``threshold``: the limit that results.
     """
-    baseline = condition.baseline
-    if not baseline.relative:
+    detector = condition.detector
+    if not detector.relative or factor is None:
         return ""
-    floors = condition.floor.values() if isinstance(condition.floor, Mapping) else (condition.floor,)
+    floors = detector.floor.values() if isinstance(detector.floor, Mapping) else (detector.floor,)
     if not condition.below and threshold in floors:
         return "the least that it can be"
     factors = factor.values() if isinstance(factor, Mapping) else (factor,)
     written = " or ".join(f"{number:g}" for number in factors)
-    return _RELATIVE.get(baseline, f"{{}} {baseline.value}").format(written)
+    return f"{written} {detector.words}"
 
 
 def _alert(cause: Key | None) -> str | None:
@@ -249,7 +241,7 @@ def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:
         conditions.setdefault(condition.signal, []).append(condition.name)
     timeless = all(isnan(event.time) for event in recording.events)
     missing = []
-    for signal in from_catalog.SIGNALS:
+    for signal in table.SIGNALS:
         if signal.name in conditions and not watch.heard(signal.name):
             lacks = _lacking(watch, signal)
             if signal.name in _OF_TIME and timeless:
@@ -268,5 +260,5 @@ def _lacking(watch: Watch, signal: Signal) -> str:
     """Return the signal without a value that ``signal`` is read or computed from; empty if there is none."""
     if not all(source.derived for source in signal.sources):
         return signal.name
-    inputs = [from_catalog.SIGNAL_NAMED[name] for name in (signal.of, *signal.after) if name]
+    inputs = [table.SIGNAL_NAMED[name] for name in (signal.of, *signal.after) if name]
     return next((_lacking(watch, silent) for silent in inputs if not watch.heard(silent.name)), "")

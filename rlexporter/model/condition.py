@@ -1,7 +1,7 @@
 """Declarations of the conditions that a run can be in, and of the alerts that only Prometheus can raise.
 
-All of it is frozen data; `rlexporter.conditions` evaluates conditions. One holds when one number of a step (a `Signal`)
-was beyond a limit in k of its last n observations. The `Baseline` says what the limit is measured against.
+All of it is frozen data; `rlexporter.conditions` declares and evaluates conditions. One holds when one number of a step
+(a `Signal`) was beyond a limit for as long as its `Persistence` says, or when a check has found something that often.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Protocol
 
 
 class Severity(str, Enum):
@@ -57,25 +58,26 @@ class Family(str, Enum):
         return self.value.lower()
 
 
-class Baseline(Enum):
-    """The reference that the number of a limit is measured against."""
+class Persistence(Enum):
+    """How often a number must be beyond a limit, so that the condition holds: in k of its last n observations.
 
-    FIXED = "in the unit of the metric"
-    START = "times the median of the run's own first 5 values"
-    P90 = "times the 90th percentile of those of the run's own last 50 values that are not 0, without the newest 5"
-    RECENT = "times the median of the run's own last 30 values, without the newest 2"
-    BEFORE = "times the median of 30 of the run's own values, without the newest 20"
-    PREVIOUS = "times the value before"
+    A number that is beyond its limit for good is named k observations later.
+    """
 
-    @property
-    def relative(self) -> bool:
-        """Return True if limits are relative to the run's own past."""
-        return self is not Baseline.FIXED
+    ONCE = (1, 1)
+    SOME = (2, 3)
+    LASTING = (4, 5)
+    MOSTLY = (8, 10)
 
     @property
-    def settles(self) -> bool:
-        """Return True if a limit never changes once it has been measured."""
-        return self in (Baseline.FIXED, Baseline.START)
+    def enough(self) -> int:
+        """Return k."""
+        return self.value[0]
+
+    @property
+    def of(self) -> int:
+        """Return n."""
+        return self.value[1]
 
 
 class Read(Enum):
@@ -123,25 +125,60 @@ class Signal:
     """The main input of a derived signal, which takes over its variant and its series."""
     after: tuple[str, ...] = ()
     """Further inputs of a derived signal."""
-    rests: bool = False
-    """True if it counts anomalies, and is 0 in each step that has none."""
     window: int = 1
     """The newest observations that one value is computed from, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A threshold with its severity. ``value``: one number, or one for each variant of the signal.
+    """A threshold with its severity. ``value``: one number, one for each variant of the signal, or None in a finding.
 
-    ``k_of_n``: the condition holds when k of the last n observations are beyond ``value``. With k just above n/2 this
-    is the same as a median of n beyond it.
+    ``learning``: True if nothing is wrong while learning explains a number beyond it.
     """
 
     severity: Severity
-    value: float | Mapping[str, float]
-    k_of_n: tuple[int, int] = (1, 1)
-    learning: str = ""
-    """What explains a value beyond it: a name in `rlexporter.conditions.signals.ALLOWANCES`, or nothing."""
+    value: float | Mapping[str, float] | None = None
+    lasts: Persistence = Persistence.ONCE
+    learning: bool = False
+
+
+class Measured(Protocol):
+    """What a detector compares a number with; `rlexporter.conditions.detectors` has them."""
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Return the limits, the mildest first."""
+
+    @property
+    def below(self) -> bool:
+        """Return True for limits that a number must not fall below."""
+
+    @property
+    def after(self) -> int:
+        """Return the observations that must precede the first judgment."""
+
+    @property
+    def floor(self) -> float | Mapping[str, float]:
+        """Return the lowest value of an upper limit, in the unit of the signal."""
+
+    @property
+    def relative(self) -> bool:
+        """Return True if limits are multiples of the number's own past."""
+
+    @property
+    def settles(self) -> bool:
+        """Return True if a limit never changes once it is known."""
+
+    @property
+    def every(self) -> int:
+        """Return the observations for which a measure stays good, where limits do not settle."""
+
+    @property
+    def words(self) -> str:
+        """Return what the limits are multiples of, for a table: `times its start`; empty for fixed ones."""
+
+    def measure(self, past: Any) -> float | None:
+        """Return what the limits are multiples of in a past of the number; None while it is too short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,19 +189,14 @@ class Condition:
     alert: str
     family: Family
     signal: str
-    limits: tuple[Limit, ...]
+    """The number that is judged, or what looks for a finding."""
+    detector: Measured
     summary: str
     """A sentence for the alert, without templates."""
     about: str = ""
     """The same as ``summary`` where it is known what it is about, which stands for {subject}."""
     remedies: tuple[str, ...] = ()
     """Things to try, with settings by their TRL names; one for some algorithms only begins with these: `PPO: ...`."""
-    below: bool = False
-    baseline: Baseline = Baseline.FIXED
-    floor: float | Mapping[str, float] = 0.0
-    """The lowest value of a relative upper limit, in the unit of the signal."""
-    min_observations: int = 0
-    """The observations of the signal that must precede the first judgment."""
     algorithms: tuple[str, ...] = ()
     """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()
@@ -175,6 +207,21 @@ class Condition:
     """The signal whose level says when it is over, where that is not the one that is judged."""
     stops: bool = True
     """Whether `on_critical` is for it unless told otherwise: not where too few healthy runs have shown the number."""
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Return the limits, the mildest first; of a finding they have no number."""
+        return self.detector.limits
+
+    @property
+    def below(self) -> bool:
+        """Return True if the number must not fall below its limits."""
+        return self.detector.below
+
+    @property
+    def finding(self) -> bool:
+        """Return True if it is so or not, and has no limit."""
+        return self.limits[0].value is None
 
     def applies(self, algorithm: str) -> bool:
         """Return True if the condition applies to a run of ``algorithm``."""

@@ -37,7 +37,7 @@ class Transition(NamedTuple):
     condition: Condition
     limit: Limit
     threshold: float
-    """The limit in force, in the unit of the signal; NaN if there is none any more, as the signal is read elsewhere."""
+    """The limit in force, in the unit of the signal; NaN in a finding."""
     standing: Standing
     began: bool
     value: float
@@ -48,6 +48,8 @@ class Transition(NamedTuple):
     """What it is about, where the signal is of several things."""
     since: int
     """The step since which the number has been beyond the limit."""
+    judged: bool = True
+    """False if it is not judged any more: the signal is read elsewhere."""
     changed: bool = True
     """True if more than the threshold has changed: judged for the first time, begun, or ended."""
     onset: int | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident
 from rlexporter.model.snapshot import RunState, Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.config.parsers import orders
 from rlexporter.config.settings import Settings
 from rlexporter.feed.feed import Feed

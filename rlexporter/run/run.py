@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlexporter.atomic_file import of_rank
 from rlexporter.catalog import buckets
-from rlexporter.conditions import from_catalog
+from rlexporter.conditions.watch import watch
 from rlexporter.config import mapping
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.feed.feed import Feed
@@ -55,7 +55,7 @@ class Run:
         faster. It belongs to whoever serves the run."""
         self.state = RunState.STARTING
         self.training = False
-        self.watch = from_catalog.watch(settings.thresholds)
+        self.watch = watch(settings.thresholds)
         self.feed = Feed(
             mapping.catalog(buckets.catalog(settings.buckets), settings.map),
             max_keys=settings.max_keys,

@@ -7,11 +7,10 @@ from math import isfinite
 from typing import Any
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.words import words
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED
+from rlexporter.conditions.words import words
 from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.metric import Kind

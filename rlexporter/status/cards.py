@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED, sources
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SIGNAL_NAMED, sources
 from rlexporter.model.condition import Family, Read, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
@@ -143,7 +142,7 @@ def _limits(signal: str, samples: Samples) -> Iterator[dict[str, Any]]:
                 threshold = samples.value("rl_threshold", condition.name, severity)
                 if threshold is not None:
                     names = {"condition": condition.name, "severity": severity}
-                    relative = condition.baseline.relative
+                    relative = condition.detector.relative
                     yield {**names, "below": condition.below, "relative": relative, "threshold": number(threshold)}
 
 

@@ -9,9 +9,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
+from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED, series_of
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Metric, Series

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions import past
-from rlexporter.conditions.from_catalog import SIGNALS, sources
+from rlexporter.conditions import reward
+from rlexporter.conditions.table import SIGNALS, sources
 from rlexporter.model.snapshot import Snapshot
 
 _SHOWN = {NAMED[one.series].unit for question in QUESTIONS for shown in question.main for one in sources(shown)}
@@ -21,7 +21,7 @@ COUNTED = ("values", "reward functions", "keys")
 
 def quantity(value: float, unit: str, language: Language = ENGLISH) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `1 key`."""
-    if unit == past.UNIT:
+    if unit == reward.ORDERS:
         return language("a chance of 1 in 10^{power}", power=f"{value:.3g}")
     if unit == "fraction":
         return f"{100 * value:.4g} %"

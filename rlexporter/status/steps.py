@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rlexporter.catalog.alerts import RESUME, STACK
 from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
-from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.conditions.table import CONDITION_NAMED, STOP
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, Incident
 from rlexporter.status.samples import Samples

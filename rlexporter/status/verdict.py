@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.causes import FAILURE
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.conditions.causes import FAILURE
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
 from rlexporter.model.snapshot import ON_CRITICAL, RunState

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.judge import Thresholds
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.logs import reader
 from rlexporter.logs.recorded_alerts import Report, judge
 from rlexporter.model.condition import Condition
@@ -29,9 +29,7 @@ Raised = dict[float, dict[Key, Alarm]]
 
 def tunable(condition: Condition) -> bool:
     """Whether another number would make sense: not where it only tells 0 from 1."""
-    return not condition.signal.startswith("nonfinite") and all(
-        limit.value not in (0.0, 0.5) for limit in condition.limits
-    )
+    return not condition.finding and all(limit.value != 0.0 for limit in condition.limits)
 
 
 def scaled(factor: float) -> Thresholds:
@@ -39,7 +37,7 @@ def scaled(factor: float) -> Thresholds:
     limits = {}
     for condition in filter(tunable, CONDITIONS):
         for limit in condition.limits:
-            value = limit.value
+            value = limit.value or 0.0
             new = (
                 {name: each * factor for name, each in value.items()} if isinstance(value, Mapping) else value * factor
             )

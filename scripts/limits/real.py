@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from scripts.limits.factors import Raised, alarms, judged, table, tunable, tuned
 
 _HEAD = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.logs import reader
 from rlexporter.logs.recorded_alerts import Report, judge
 from rlexporter.terminal import wrapped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from scripts.limits.factors import Raised, alarms, judged, table, tunable, tuned
 
 FOLDERS = {
@@ -116,7 +116,7 @@ def page(runs: list[Run]) -> str:
         for factor in (0.5, 2.0):
             changed = score(runs, {condition.name: factor})
             if changed != base:
-                kind = "relative" if condition.baseline.relative else "absolute"
+                kind = "relative" if condition.detector.relative else "absolute"
                 rows.append([f"`{condition.name}` ({kind})", f"{factor:g}", *changed.cells()])
     lines += ["", "Half and double each limit, one at a time; limits that are not listed change nothing.", ""]
     return "\n".join(lines + table(("limit", "factor", *_HEAD), rows))

@@ -5,8 +5,8 @@ What it writes is committed, and part of the wheel; `rlexporter generate` fills 
 
 from __future__ import annotations
 
-from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS
 from scripts.pack import alertmanager, grafana_alerting, kubernetes, links, rules, runbooks
 from scripts.pack.dashboards import dashboards
 from scripts.pack.template import template

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions import past
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.conditions import reward
+from rlexporter.conditions.table import CONDITIONS, SIGNAL_NAMED
 from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import promql
 
 _NAMED = "Run {{ $labels.run }}"
-_ONE_OR_NONE = 0.5
-"""The limit of signals that are 1 or 0: the summary says all there is."""
 _COUNTED = {
     "values": "NaN or infinite value",
     "reward functions": "reward function",
@@ -78,17 +75,17 @@ def of_conditions(conditions: Sequence[Condition] = CONDITIONS) -> str:
 
 def _counted(condition: Condition) -> str:
     """Return what the value of a condition is a number of; empty where it is none."""
-    return _COUNTED.get(SIGNAL_NAMED[condition.signal].unit, "")
+    return "" if condition.finding else _COUNTED.get(SIGNAL_NAMED[condition.signal].unit, "")
 
 
 def _numbers(condition: Condition) -> str:
     """Return the part of the description that says what was measured, and against which limit."""
     unit = SIGNAL_NAMED[condition.signal].unit
-    if not unit and all(limit.value == _ONE_OR_NONE for limit in condition.limits):
+    if condition.finding:
         return ""
     if unit == "fraction":
         return ": {{ $value | humanizePercentage }}" + _with("limit", ", limit {{ humanizePercentage . }}")
-    if unit == past.UNIT:
+    if unit == reward.ORDERS:
         limit = _with("limit", ", limit 1 in 10^{{ . }}")
         return f': a chance of {{{{ $value | printf "1 in 10^%.3g" }}}}{limit}'
     return _NUMBER

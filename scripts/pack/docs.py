@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.from_catalog import alerts_on
+from rlexporter.conditions.table import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.metric import AS_IT_IS, Framework, Group, Kind, Level, Metric
 from scripts.pack.markdown import table

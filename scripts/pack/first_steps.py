@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rlexporter.catalog.conditions import CONDITIONS, STOP
+from rlexporter.conditions.table import CONDITIONS, STOP
 from scripts.pack import promql
 from scripts.pack.outside import PROMETHEUS_ALERTS
 

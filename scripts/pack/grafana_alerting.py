@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from rlexporter.catalog.conditions import BY_ALERT
 from rlexporter.commands.generate import IDENTITY
+from rlexporter.conditions.table import BY_ALERT
 from scripts.pack import descriptions, first_steps, links, promql
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from scripts.pack.recording_rules import TOLD

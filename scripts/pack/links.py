@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import BY_ALERT
 from rlexporter.commands.generate import IDENTITY
+from rlexporter.conditions.table import BY_ALERT
 from scripts.pack import promql
 from scripts.pack.dashboards import fleet
 from scripts.pack.dashboards.families import GRPO, PPO

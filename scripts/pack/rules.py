@@ -13,7 +13,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog.conditions import BY_ALERT
+from rlexporter.conditions.table import BY_ALERT
 from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import descriptions, links, promql
 from scripts.pack.descriptions import by_condition

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rlexporter.catalog.conditions import BY_ALERT, CONDITIONS
 from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.words import words
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
-from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
+from rlexporter.conditions.table import BY_ALERT, CONDITIONS, SIGNAL_NAMED, series_of
+from rlexporter.conditions.words import words
+from rlexporter.model.condition import Condition, Limit, PrometheusAlert
 from rlexporter.model.metric import Kind
 from scripts.pack import promql
 from scripts.pack.markdown import table
@@ -133,16 +132,16 @@ def _limits(condition: Condition, unit: str) -> str:
 
 def limit_text(condition: Condition, limit: Limit, unit: str) -> str:
     """Return a limit as text: ``3 nats per token (k3)``, ``0.45 times ...``."""
+    if limit.value is None:
+        return "found"
     by_variant = limit.value if isinstance(limit.value, Mapping) else {"": limit.value}
     number = ", ".join(f"{value:g}" + (f" ({variant})" if variant else "") for variant, value in by_variant.items())
-    if condition.baseline is Baseline.FIXED:
-        return f"{number} {unit}".rstrip()
-    return f"{number} {condition.baseline.value}"
+    return f"{number} {condition.detector.words if condition.detector.relative else unit}".rstrip()
 
 
 def hold_text(limit: Limit) -> str:
     """Return the observations that ``limit`` needs as text: ``3 of 5``."""
-    enough, of = limit.k_of_n
+    enough, of = limit.lasts.value
     if of == 1:
         return "once"
     return f"{enough} in a row" if enough == of else f"{enough} of {of}"

@@ -12,7 +12,7 @@ import datasets
 import pytest
 
 import rlexporter
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.model.condition import Family
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 
 _EACH = [(each.alert, each.name, limit.severity.value) for each in CONDITIONS for limit in each.limits]
 RAISED = [each for each in _EACH if each[2] != "info"]

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
 from rlexporter.commands.generate import pack
+from rlexporter.conditions.table import CONDITION_NAMED, STOP
 from tests.alerts import promtool
 from tests.alerts.expected import NUMBERS, RAISED
 from tests.alerts.lives import Event, Process, series

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.causes import FATAL
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.causes import FATAL
+from rlexporter.conditions.table import CONDITIONS
 from scripts.pack.promql import NONFINITE
 from tests.alerts import promtool
 from tests.alerts.lives import Event, Process, series

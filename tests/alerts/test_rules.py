@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.words import words
 from rlexporter.commands.generate import pack
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
+from rlexporter.conditions.words import words
 from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series

@@ -15,8 +15,8 @@ import pytest
 
 from rlexporter import frameworks
 from rlexporter.catalog.algorithms import ALGORITHMS, family
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.keys import Resolver
 from rlexporter.frameworks.known import FRAMEWORKS, written_by

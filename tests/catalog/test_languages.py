@@ -14,9 +14,9 @@ import pytest
 
 from rlexporter import adapters, status
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.endpoint.app import preferred
 from rlexporter.status.page import STRINGS
 from rlexporter.status.samples import UNITS

@@ -15,9 +15,9 @@ from typing import ClassVar
 import pytest
 
 from rlexporter import TLS, Exporter
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.commands import status, top
 from rlexporter.commands.main import main
+from rlexporter.conditions.table import CONDITION_NAMED
 from tests.conftest import fetch
 from tests.endpoint.test_auth import TOKEN, put
 from tests.tools import eventually, free_port

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexporter import Exporter
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.model.condition import Family
 
 

@@ -7,8 +7,7 @@ from math import sin
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.conditions import from_catalog
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import Watch, watch
 from rlexporter.config import parsers
 from rlexporter.feed.feed import Feed
 from rlexporter.model.histogram import Histogram
@@ -106,7 +105,7 @@ class Planted:
     def __init__(self, algorithm: str, limits: object = None, **info: str) -> None:
         self.algorithm = algorithm
         self.clock = 1000.0
-        self.watch: Watch = from_catalog.watch(parsers.thresholds(limits) if limits else None)
+        self.watch: Watch = watch(parsers.thresholds(limits) if limits else None)
         self.feed = Feed(CATALOG, clock=lambda: self.clock, watch=self.watch)
         self.feed.begin(RunFacts(algorithm=algorithm, info=info), LABELS)
         self.step = 0

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions import judge as judging
-from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNALS
 from rlexporter.conditions.judge import Judge, SignalState
 from rlexporter.conditions.past import Past
+from rlexporter.conditions.table import CONDITIONS, FUNCTIONS, SIGNALS
 from rlexporter.conditions.view import Memory, View
 from rlexporter.model.condition import Source
 from rlexporter.model.histogram import Histogram

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS, SETTLED
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.words import words
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SETTLED
+from rlexporter.conditions.words import words
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog.causes import INHIBITIONS, NONFINITE_ALERTS, WAKE, may_explain
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS, WAKE, may_explain
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.step import StepUpdate
 from tests.conditions.planted import Planted, counted

@@ -13,9 +13,8 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions import from_catalog
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED
 from rlexporter.conditions.watch import Watch
 from rlexporter.demo import tiny as demo
 from rlexporter.model.condition import Family

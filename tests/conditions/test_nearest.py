@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNALS
 from rlexporter.conditions.judge import Judge
+from rlexporter.conditions.table import CONDITIONS, FUNCTIONS, SIGNALS
 from rlexporter.conditions.view import View
 from rlexporter.config.settings import Settings
 from rlexporter.logs import playback, reader

@@ -10,13 +10,12 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from rlexporter.conditions.signals import ALLOWANCES, declared, reward_functions_dead
 
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS, NONFINITE
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.judge import Counted, getter
 from rlexporter.conditions.past import Doubt, Past, Streak
-from rlexporter.conditions.signals import ALLOWANCES, declared, reward_functions_dead
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, NONFINITE, SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.view import Derive, Memory, View, ordered
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts

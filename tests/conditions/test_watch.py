@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.conditions.watch import Patience
 from rlexporter.model.incident import LOOK, Standing
 from rlexporter.model.snapshot import RunState

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.conditions.from_catalog import SIGNALS
+from rlexporter.conditions.table import SIGNALS
 from scripts.pack.dashboards import beside
 from tests.dashboards import grafana, world
 from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable

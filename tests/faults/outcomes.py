@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.model.condition import Family
 from tests.faults.planted import STEPS, WITHIN, Fault
 from tests.faults.runs import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED
 from tests.adapters.marks import REAL_TRAINERS
 from tests.faults.outcomes import BUSY, outcome
 from tests.faults.planted import FAULTS, HERE, INVENTED, MISSED, STEPS, WITHIN, Fault, is_here

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.conditions import from_catalog
+from rlexporter.conditions.watch import watch
 from rlexporter.feed.builder import SnapshotBuilder
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.log_lines import MAX_DATASETS
@@ -39,7 +39,7 @@ def _counts(feed: Feed, name: str) -> tuple[int, ...]:
 
 def test_the_spread_of_one_value_is_undefined() -> None:
     """Its mean is a number; where that is none either, NaN is a fault."""
-    feed = Feed(CATALOG, watch=from_catalog.watch({}))
+    feed = Feed(CATALOG, watch=watch({}))
     feed.begin(RunFacts(algorithm="ppo-legacy"), {"run": "x", "rank": "0"})
     alone = {
         "ppo/mean_scores": 0.5,
@@ -459,7 +459,7 @@ def test_the_phase_under_way_is_there_for_whoever_reads(grpo: Feed) -> None:
 
 def test_an_evaluation_may_take_longer_than_a_step_while_it_lasts() -> None:
     """Six times as long until one was measured: 3,600 seconds instead of 600 after the first steps."""
-    feed = Feed(CATALOG, watch=from_catalog.watch({}))
+    feed = Feed(CATALOG, watch=watch({}))
     feed.begin(RunFacts(algorithm="grpo"), {})
     feed.record({"reward": 1.0}, update=StepUpdate(step=1, duration=2.0))
     found = []

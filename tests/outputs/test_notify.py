@@ -23,10 +23,9 @@ from apprise.plugins.discord import NotifyDiscord
 from apprise.plugins.slack import NotifySlack
 
 from rlexporter import Discovery, Exporter
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
-from rlexporter.conditions.from_catalog import watch
+from rlexporter.conditions.table import CONDITION_NAMED, watch
 from rlexporter.config.settings import Settings
 from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from scripts import evidence
 from scripts.evidence import LIVE, Case, Row
 

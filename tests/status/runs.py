@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import ranked, word
+from rlexporter.conditions.watch import watch
 from rlexporter.feed.builder import SnapshotBuilder, write_incidents
 from rlexporter.feed.feed import Feed
 from rlexporter.logs import reader
@@ -25,7 +25,7 @@ NOW = 1000.0
 
 def judged(algorithm: str = "grpo") -> Feed:
     """A store that judges, of a run at step 0, on a clock that stands still."""
-    store = Feed(CATALOG, clock=lambda: NOW, watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: NOW, watch=watch())
     store.begin(RunFacts(algorithm=algorithm, step=0), {"run": "test", "rank": "0"})
     return store
 
@@ -33,7 +33,7 @@ def judged(algorithm: str = "grpo") -> Feed:
 def recorded(file: Path) -> tuple[Snapshot, History, float]:
     """What is served at the end of a recording, with its history and the time."""
     found, clock, history = reader.read(str(file), ""), [0.0], History()
-    store = Feed(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: clock[0], watch=watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
     store.enter(RunState.RUNNING)
     for event in found.events:

@@ -13,11 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from rlexporter import Exporter
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions.from_catalog import sources
+from rlexporter.conditions.table import CONDITIONS, sources
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.keys import clip
 from rlexporter.frameworks.known import FRAMEWORKS

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rlexporter.catalog.alerts import RUN_STALLED
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import language
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.feed.builder import write_incidents
 from rlexporter.feed.feed import Feed
 from rlexporter.model.incident import Standing

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog.alerts import RUN_STALLED
-from rlexporter.catalog.causes import WAKE
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
+from rlexporter.conditions.causes import WAKE
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.feed.feed import Feed
 from rlexporter.logs.saved_state import read_saved_state
 from rlexporter.model.incident import Standing

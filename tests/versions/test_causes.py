@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.run_metrics import PHASES
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.demo.faults import KINDS, LACKS
 from rlexporter.demo.tiny import letter_reward
 from scripts.pack.outside import PROCESS_ALERTS

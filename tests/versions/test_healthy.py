@@ -21,8 +21,8 @@ from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.judge import Judge
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.conditions.view import View
 from rlexporter.demo import quiet, tiny
 from rlexporter.model.condition import Family

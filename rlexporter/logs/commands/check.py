@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
-from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
+from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED, series_of
 from rlexporter.config.mapping import proposed
 from rlexporter.config.settings import Settings
 from rlexporter.frameworks.known import FRAMEWORKS

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Shown
-from rlexporter.conditions.from_catalog import ShownSeries, sources
+from rlexporter.conditions.table import ShownSeries, sources
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards import limits
 from scripts.pack.dashboards.families import SAMPLERS, SAMPLES

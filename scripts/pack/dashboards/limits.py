@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.model.condition import Baseline, Condition, Severity
+from rlexporter.conditions.table import CONDITIONS
+from rlexporter.model.condition import Condition, Severity
 from scripts.pack.dashboards.boxes import ORANGE, YELLOW
 from scripts.pack.dashboards.frame import RUN, Json, select
 from scripts.pack.dashboards.panels import Query
@@ -55,6 +55,5 @@ def _near(names: Sequence[str], extreme: Callable[[str], str], below: bool) -> s
 
 
 def _is_level(condition: Condition) -> bool:
-    """Tell whether an alert has a limit for the value itself, not for its change."""
-    severe = any(limit.severity.value in _COLORS for limit in condition.limits)
-    return severe and condition.baseline is not Baseline.PREVIOUS
+    """Tell whether an alert has a limit that can be drawn."""
+    return not condition.finding and any(limit.severity.value in _COLORS for limit in condition.limits)

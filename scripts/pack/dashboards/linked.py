@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.model.condition import Family
 from scripts.pack.dashboards.boxes import panel_link
 from scripts.pack.dashboards.frame import Json

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions.from_catalog import SIGNALS
-from rlexporter.model.condition import Baseline, Condition, Severity
+from rlexporter.conditions.table import CONDITIONS, SIGNALS
+from rlexporter.model.condition import Condition, Severity
 from scripts.pack.dashboards import limits
 from scripts.pack.dashboards.boxes import (
     COLORED,
@@ -47,9 +46,7 @@ _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run ye
 
 def _is_told_from_1(condition: Condition) -> bool:
     """Return True if a condition counts something of which one is too many, or is so or not."""
-    signal = _SIGNALS[condition.signal]
-    fixed = condition.baseline is Baseline.FIXED and not condition.below and signal.unit != "fraction"
-    return fixed and all(each.value == _HALF or (signal.rests and each.value == 0.0) for each in condition.limits)
+    return condition.finding or _SIGNALS[condition.signal].unit == _COUNTED
 
 
 def _color(condition: Condition) -> str:
@@ -57,13 +54,13 @@ def _color(condition: Condition) -> str:
 
 
 _SIGNALS = {signal.name: signal for signal in SIGNALS}
-_HALF = 0.5
-"""The limit between 0 and 1."""
+_COUNTED = "values"
+"""The unit of signals that count NaN and infinities."""
 _FROM_1 = [each.name for each in CONDITIONS if _is_told_from_1(each)]
 """The conditions whose limit says nothing."""
 _STATES = [
     *PROCESS_ALERTS,
-    *(each.name for each in CONDITIONS if each.name in _FROM_1 and not _SIGNALS[each.signal].unit),
+    *(each.name for each in CONDITIONS if each.finding),
 ]
 """Those whose value says nothing either; of what the rules find of a process it is a time."""
 

@@ -13,7 +13,7 @@ import pytest
 
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
-from rlexporter.conditions import from_catalog
+from rlexporter.conditions.watch import watch
 from rlexporter.feed.feed import Feed
 from rlexporter.logs import reader
 from rlexporter.logs.playback import feed, played
@@ -262,7 +262,7 @@ _SCRAPED = ("rl_condition", "rl_threshold", "rl_run_sta", "rl_last_step", "rl_st
 def _scraped(recorded: Recording, interval: float) -> dict[str, str]:
     """What a Prometheus that scrapes so often would have, as promtool writes it; the last state is scraped once."""
     clock = [0.0]
-    store = Feed(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
+    store = Feed(CATALOG, clock=lambda: clock[0], watch=watch())
     store.begin(recorded.facts, {"run": recorded.run, "rank": "0"})
     store.enter(RunState.RUNNING)
     series: dict[str, list[str]] = {}

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SIGNAL_NAMED
 from rlexporter.logs.commands.check import incidents, written
 from rlexporter.logs.recorded_alerts import Fired, NotJudged, Report, limit_in_words
 from rlexporter.model.condition import Family, Severity

@@ -27,6 +27,6 @@ class Words(NamedTuple):
 
 @cache
 def words() -> Mapping[str, Words]:
-    """Return the words on each condition, by its name, from ``conditions.toml``."""
-    given = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
+    """Return the words on each condition, by its name, from ``words.toml``."""
+    given = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
     return {name: Words(own["meaning"], tuple(own["causes"]), own["source"]) for name, own in given.items()}

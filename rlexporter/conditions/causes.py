@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
 
-from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.model.condition import Condition, Family, Limit, Severity
 
 INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
