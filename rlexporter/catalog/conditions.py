@@ -231,7 +231,7 @@ _LONGER = (
 CONDITIONS: tuple[Condition, ...] = (
     _nonfinite(
         "nonfinite_reward",
-        "RLRewardNonFinite",
+        "RLRewardLost",
         "A reward",
         about="{subject} returned NaN or infinity.",
         related=("rl_reward_mean", "rl_reward_function_mean"),
@@ -312,31 +312,31 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Recompute them for each rollout, before its first update; set dropout to 0.",),
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
-    condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE, _TRAINERS).when(
+    condition("reference_moved", "RLReference", Family.OBJECTIVE, _TRAINERS).when(
         above("ref_changed", warning(0.001)),
         summary="The reference model changes although nothing asked for it.",
         remedies=("Load the reference by itself; set `requires_grad_(False)` and keep it out of the optimizer.",),
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
-    condition("gradients_lost", "RLWeightsJumped", Family.OPTIMIZER, _TRAINERS).when(
+    condition("gradients_lost", "RLWeights", Family.OPTIMIZER, _TRAINERS).when(
         above("gradients_lost", warning(0.05, k=2, n=2)),
         summary="Some of the weights no longer get a gradient.",
         remedies=("Print the name of each parameter whose `grad` is None or 0 before the optimizer's step.",),
         related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
-    condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
+    condition("weight_norm_jump", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("weight_norm_step", warning(8.0), vs=Baseline.RECENT, floor=0.08),
         summary="The norm of the trained weights has jumped.",
         remedies=("Look at which parameters require gradients, and at what was loaded in this step.",),
         related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
-    condition("weights_moved", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
+    condition("weights_moved", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
         summary="The weights have moved much farther than an update moves them.",
         remedies=("Look at what loads or copies weights in this step.",),
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
-    condition("optimizer_restarted", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
+    condition("optimizer_restarted", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("optimizer_restart", warning(0.5)),
         summary="The optimizer has lost its moments.",
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
@@ -370,13 +370,13 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Check `lr_scheduler_type`, `warmup_steps` and `max_steps`.",),
         related=("rl_learning_rate",),
     ),
-    condition("learning_rate_jump", "RLLearningRateJump", Family.LR).when(
+    condition("learning_rate_jump", "RLUpdateTooLarge", Family.LR).when(
         above("learning_rate", warning(5.0), vs=Baseline.PREVIOUS, min_observations=2),
         summary="The learning rate has jumped.",
         remedies=("Find what set the rate: the scheduler, a callback, or a resume without its state.",),
         related=("rl_learning_rate",),
     ),
-    condition("grad_spike", "RLGradientHigh", Family.GRAD).when(
+    condition("grad_spike", "RLGradient", Family.GRAD).when(
         above(
             "grad_norm", warning(100.0, learning="recent gradients"), vs=Baseline.P90, floor=1e-6, min_observations=20
         ),
@@ -384,7 +384,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Keep `max_grad_norm` at 1 or below.", "Clip the rewards, or scale them."),
         related=("rl_grad_norm", "rl_reward_std"),
     ),
-    condition("grad_explosion", "RLGradientHigh", Family.GRAD).when(
+    condition("grad_explosion", "RLGradient", Family.GRAD).when(
         above("grad_norm", critical(5.0, k=3, n=5, learning="recent gradients"), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm explodes.",
         remedies=(
@@ -393,39 +393,39 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
-    condition("ratio_high", "RLRatioHigh", Family.POLICY_STEP).when(
+    condition("ratio_high", "RLRatio", Family.POLICY_STEP).when(
         above("ratio", warning(2.0, k=2, n=2), critical(10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
         remedies=_SMALLER,
         related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
         stops=False,
     ),
-    condition("ratio_tail", "RLRatioHigh", Family.POLICY_STEP).when(
+    condition("ratio_tail", "RLRatio", Family.POLICY_STEP).when(
         above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
         summary="Many tokens have a probability ratio below 0.1 or above 10.",
         remedies=_SMALLER,
         related=("rl_policy_ratio_dist",),
     ),
-    condition("ratio_low", "RLRatioLow", Family.POLICY_STEP).when(
+    condition("ratio_low", "RLRatio", Family.POLICY_STEP).when(
         below("ratio", warning(0.6, k=2, n=2), vs=Baseline.START),
         summary="The probability ratio of new and old policy is far below its own level.",
         remedies=_SMALLER,
         related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    condition("approxkl_spike", "RLApproxKLHigh", Family.POLICY_STEP, _PPO).when(
+    condition("approxkl_spike", "RLUpdateTooLarge", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(1.0)),
         summary="One update has moved the policy very far.",
         remedies=_SMALLER,
         related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
-    condition("approxkl_high", "RLApproxKLHigh", Family.POLICY_STEP, _PPO).when(
+    condition("approxkl_high", "RLUpdateTooLarge", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(0.2, k=3, n=3), critical(1.0, k=3, n=5)),
         summary="Updates move the policy too far.",
         remedies=_SMALLER,
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
         stops=False,
     ),
-    condition("clipfrac_high", "RLClipFractionHigh", Family.POLICY_STEP).when(
+    condition("clipfrac_high", "RLUpdateTooLarge", Family.POLICY_STEP).when(
         above("clipfrac", warning({"token": 0.3, "sequence": 0.5}, k=5, n=12)),
         summary="Too much of the updates is clipped.",
         remedies=_SMALLER,
@@ -465,7 +465,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Synchronize weights more often; use the same precision on both sides.",),
         related=("rl_importance_sampling_ratio_mean",),
     ),
-    condition("kl_at_start", "RLKLAtStart", Family.KL_HIGH).when(
+    condition("kl_at_start", "RLReference", Family.KL_HIGH).when(
         above(
             "kl_first",
             info({"k1": KL_AT_START, "k3": KL_AT_START, "sequence": 5.0}),
@@ -479,25 +479,25 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
-    condition("reference_differs", "RLKLAtStart", Family.KL_HIGH, _TRAINERS).when(
+    condition("reference_differs", "RLReference", Family.KL_HIGH, _TRAINERS).when(
         above("kl_first_seen", info(0.02)),
         summary="The reference is not quite the policy that training began with.",
         remedies=("Compare the paths from which policy and reference are loaded.",),
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH, ("ppo",)).when(
+    condition("reference_dropout", "RLReference", Family.KL_HIGH, ("ppo",)).when(
         above("ref_dropout", warning(0.0)),
         summary="Dropout is on in the reference.",
         remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
         related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH, _GROUP).when(
+    condition("reference_noisy", "RLReference", Family.KL_HIGH, _GROUP).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
         summary="The reference contradicts itself: dropout is on in it.",
         remedies=("Set `disable_dropout=True`.", "Call `eval()` on the reference."),
         related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("kl_high", "RLKLHigh", Family.KL_HIGH).when(
+    condition("kl_high", "RLKL", Family.KL_HIGH).when(
         above(
             "kl",
             warning({"k1": 1.2, "k3": 3.0, "sequence": 10.0}, k=3, n=5, learning="distance"),
@@ -507,7 +507,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_NEARER,
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
-    condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
+    condition("kl_jump", "RLKL", Family.KL_HIGH).when(
         above(
             "kl",
             warning(6.0, k=4, n=5, learning="growth"),
@@ -533,7 +533,7 @@ CONDITIONS: tuple[Condition, ...] = (
         foretold_by=("kl_high", "kl_jump"),
         level="kl",
     ),
-    condition("kl_negative", "RLKLNegative", Family.KL_NEGATIVE, _NOT_K3).when(
+    condition("kl_negative", "RLSamplerMismatch", Family.KL_NEGATIVE, _NOT_K3).when(
         below(
             "kl_signed",
             warning({"sequence": -1.0, "k1": -0.05}, k=2, n=2),
@@ -570,7 +570,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Raise the bound; lower `learning_rate`.", "Call `kl_ctl.update()` with each step."),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-    condition("entropy_low", "RLEntropyLow", Family.ENTROPY_LOW).when(
+    condition("entropy_low", "RLEntropy", Family.ENTROPY_LOW).when(
         below("entropy", warning(0.2, k=3, n=5), vs=Baseline.START),
         summary="Entropy has fallen far below its start.",
         remedies=(
@@ -581,19 +581,19 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
-    condition("entropy_collapsed", "RLEntropyLow", Family.ENTROPY_LOW).when(
+    condition("entropy_collapsed", "RLEntropy", Family.ENTROPY_LOW).when(
         below("entropy", critical(0.04, k=5, n=5), vs=Baseline.START),
         summary="Entropy has collapsed: the policy is deterministic.",
         remedies=("Resume from a checkpoint before the fall, with a lower `learning_rate`.",),
         related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
-    condition("entropy_high", "RLEntropyHigh", Family.ENTROPY_HIGH).when(
+    condition("entropy_high", "RLEntropy", Family.ENTROPY_HIGH).when(
         above("entropy", warning(4.0, k=5, n=5), vs=Baseline.START, floor=0.6),
         summary="Entropy grows.",
         remedies=("Lower `entropy_coef` and `learning_rate`; look at samples.",),
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
-    condition("entropy_exploded", "RLEntropyHigh", Family.ENTROPY_HIGH).when(
+    condition("entropy_exploded", "RLEntropy", Family.ENTROPY_HIGH).when(
         above("entropy", critical(4.0, k=12, n=15), vs=Baseline.START, floor=1.5),
         summary="Entropy has exploded: the policy writes noise.",
         remedies=(
@@ -602,7 +602,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
-    condition("collapsed", "RLEntropyLow", Family.ENTROPY_LOW).when(
+    condition("collapsed", "RLEntropy", Family.ENTROPY_LOW).when(
         above("collapse_signs", critical(2.0, k=8, n=10)),
         summary="The policy has collapsed: entropy fell, and other signals with it, without any gain in reward.",
         remedies=(
@@ -611,7 +611,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
-    condition("value_loss_spike", "RLValueLossSpike", Family.VALUE, _PPO).when(
+    condition("value_loss_spike", "RLValueLoss", Family.VALUE, _PPO).when(
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
         remedies=(
@@ -633,7 +633,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Compute the advantages of one group by hand from its rewards.",),
         related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
     ),
-    condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE, _TRAINERS).when(
+    condition("advantage_off_centre", "RLLossInputsWrong", Family.ADVANTAGE, _TRAINERS).when(
         above("advantage_offset", warning(0.2, k=5, n=5)),
         summary="Advantages are not centered.",
         remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
@@ -646,7 +646,7 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
-    condition("solved", "RLRewardSolved", Family.REWARD_FLAT).when(
+    condition("solved", "RLRewardPlateau", Family.REWARD_FLAT).when(
         above("solved", info(0.9, k=8, n=10)),
         summary="Rewards do not differ, at the best reward of the run: the task is solved.",
         remedies=("End the run, or give it harder prompts.",),
@@ -683,13 +683,13 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
-    condition("reward_below_range", "RLRewardDrop", Family.REWARD_DROP, _TRAINERS).when(
+    condition("reward_below_range", "RLRewardCollapse", Family.REWARD_DROP, _TRAINERS).when(
         above("reward_below_range", warning(0.1, k=2, n=2)),
         summary="The mean reward is below every earlier reward.",
         remedies=("Look at each reward function before and after this step.",),
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
-    condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
+    condition("reward_drop", "RLRewardCollapse", Family.REWARD_DROP).when(
         above("reward_fall", warning(3.0), critical(REWARD_DIP)),
         summary="The reward has fallen far below its best, and stays there.",
         remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
@@ -724,20 +724,20 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Check `learning_rate`, which parameters require gradients, and the gradient norm.",),
         related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),
-    condition("truncation", "RLTruncation", Family.TRUNCATION).when(
+    condition("truncation", "RLLength", Family.TRUNCATION).when(
         above("truncation_rise", warning(0.3, k=8, n=10), critical(0.6, k=8, n=10)),
         summary="Completions are cut off at the length limit.",
         remedies=_LONGER,
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
-    condition("eos_missing", "RLTruncation", Family.TRUNCATION, ("ppo",)).when(
+    condition("eos_missing", "RLLength", Family.TRUNCATION, ("ppo",)).when(
         above("eos_missing", warning(0.3, k=3, n=3), critical(0.9, k=5, n=5)),
         summary="Responses have no end token.",
         remedies=_LONGER,
         related=("rl_eos_tokens", "rl_completion_length_dist"),
         stops=False,
     ),
-    condition("length_low", "RLLengthCollapse", Family.LENGTH).when(
+    condition("length_low", "RLLength", Family.LENGTH).when(
         below("length", warning(0.3, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much shorter.",
         remedies=(
@@ -750,13 +750,13 @@ CONDITIONS: tuple[Condition, ...] = (
             *("reward_flat", "reward_zeroed"),
         ),
     ),
-    condition("length_high", "RLLengthGrowth", Family.LENGTH).when(
+    condition("length_high", "RLLength", Family.LENGTH).when(
         above("length", warning(3.0, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much longer.",
         remedies=_LONGER,
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
-    condition("same_length", "RLLengthSame", Family.LENGTH).when(
+    condition("same_length", "RLLength", Family.LENGTH).when(
         below("same_length", warning(0.02, k=5, n=5)),
         summary="All completions have the same length.",
         remedies=("Look at entropy and at the truncated fraction.",),
@@ -776,7 +776,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Look at `rl_phase_time_seconds` of that step, and set time-outs in reward functions.",),
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
-    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION, _GROUP).when(
+    condition("nonfinite_eval_reward", "RLRewardLost", Family.EVALUATION, _GROUP).when(
         above("nonfinite_eval_reward", warning(0.0)),
         summary="A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from rlexporter.catalog.alerts import PrometheusAlert
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions import past
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.model.condition import Condition, PrometheusAlert
+from rlexporter.model.condition import Condition
 from scripts.pack import promql
 
 _NAMED = "Run {{ $labels.run }}"

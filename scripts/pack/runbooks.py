@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rlexporter.catalog.alerts import PrometheusAlert
 from rlexporter.catalog.conditions import BY_ALERT, CONDITIONS
 from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.words import words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
-from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
+from rlexporter.model.condition import Baseline, Condition, Limit
 from rlexporter.model.metric import Kind
 from scripts.pack import promql
 from scripts.pack.markdown import table
