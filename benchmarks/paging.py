@@ -62,7 +62,7 @@ def nan_gradient(trial: Trial) -> None:
 def ratio(trial: Trial) -> None:
     trial.exporter.observe("policy_ratio", np.array([1.0, 50.0]))
     trial.exporter.log(WELL)
-    trial.began["RLRatioHigh"] = time.time()
+    trial.began["RLRatio"] = time.time()
 
 
 def hang(trial: Trial) -> None:
@@ -74,7 +74,7 @@ def truncation(trial: Trial) -> None:
     trial.line = {**WELL, "completions/clipped_ratio": 0.95}
     for _ in range(20):
         trial.step()
-    trial.began["RLTruncation"] = time.time()
+    trial.began["RLLength"] = time.time()
 
 
 KINDS: dict[str, tuple[tuple[float, Callable[[Trial], None]], ...]] = {
@@ -85,8 +85,8 @@ KINDS: dict[str, tuple[tuple[float, Callable[[Trial], None]], ...]] = {
 }
 SHOWN = {
     "NaN": ("RLNotANumber", "a NaN gradient norm in one step"),
-    "ratio": ("RLRatioHigh", "a probability ratio of 50 in one step"),
-    "second": ("RLTruncation", "a second critical condition of a run, four minutes after the first"),
+    "ratio": ("RLRatio", "a probability ratio of 50 in one step"),
+    "second": ("RLLength", "a second critical condition of a run, four minutes after the first"),
     "hang": ("RLRunStalled", "a hang, from when the limit of the run (`run_stalled`) has passed"),
     "kill": ("RLRunVanished", "SIGKILL"),
 }

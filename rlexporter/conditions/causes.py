@@ -67,8 +67,8 @@ WAKE = 20
 """For so many steps a cause explains what begins after it: most conditions look at no more."""
 HARMLESS = (Family.SLOW, Family.STALL, Family.PLATEAU, Family.EVALUATION)
 """The families whose warnings are never the cause of something critical: they say nothing about an update."""
-NONFINITE_ALERTS = tuple(dict.fromkeys(condition.alert for condition in CONDITIONS if condition.family is FATAL))
-"""The alerts on values that are no numbers, in the order of a step: an earlier one is the cause of those after it."""
+NONFINITE_CONDITIONS = tuple(condition.name for condition in CONDITIONS if condition.family is FATAL)
+"""The conditions on values that are no numbers, in the order of a step: an earlier one causes those after it."""
 
 _CAUSES_OF: Mapping[Family, frozenset[Family]] = {
     symptom: frozenset(cause for causes, symptoms in INHIBITIONS if symptom in symptoms for cause in causes)

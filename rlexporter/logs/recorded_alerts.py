@@ -48,7 +48,7 @@ class Fired:
     value: float | None
     threshold: float | None
     cause: str | None = None
-    """The alert that this one is a symptom of; only that one would have been sent."""
+    """The condition that this one is a symptom of; only the alert on that would have been sent."""
     own_step: int | None = None
     """The step from which a symptom would have been sent too: it outlived its cause, or began again."""
     unit: str = ""
@@ -197,7 +197,7 @@ def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
         begun.series,
         None if condition.finding else begun.value,
         None if condition.finding else begun.threshold,
-        _alert(watch.causes[key]),
+        _condition(watch.causes[key]),
         watch.alone.get(key),
         table.SIGNAL_NAMED[condition.signal].unit,
         limit_in_words(condition, factor or begun.limit.value, begun.threshold),
@@ -220,8 +220,8 @@ def limit_in_words(condition: Condition, factor: Factor | None, threshold: float
     return f"{written} {detector.words}"
 
 
-def _alert(cause: Key | None) -> str | None:
-    return CONDITION_NAMED[cause[0]].alert if cause else None
+def _condition(key: Key | None) -> str | None:
+    return key[0] if key else None
 
 
 def _ending(recording: Recording, last: int, watch: Watch) -> tuple[Fired, ...]:
@@ -231,7 +231,7 @@ def _ending(recording: Recording, last: int, watch: Watch) -> tuple[Fired, ...]:
     if failed is None and (states or not recording.watched):
         return ()
     alert, step = (RUN_VANISHED, last + 1) if failed is None else (RUN_FAILED, max(last + 1, failed.step))
-    cause = _alert(watch.of_failure().cause) if failed else None
+    cause = _condition(watch.of_failure().cause) if failed else None
     return (Fired(alert.alert, "", alert.family.value, alert.severity.value, step, "rl_run_state", None, None, cause),)
 
 

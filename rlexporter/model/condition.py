@@ -1,4 +1,4 @@
-"""Declarations of the conditions that a run can be in, and of the alerts that only Prometheus can raise.
+"""Declarations of the conditions that a run can be in.
 
 All of it is frozen data; `rlexporter.conditions` declares and evaluates conditions. One holds when one number of a step
 (a `Signal`) was beyond a limit for as long as its `Persistence` says, or when a check has found something that often.
@@ -230,29 +230,3 @@ class Condition:
     def says(self, subject: str) -> str:
         """Return the sentence for an alert, with what it is about where that is known (empty: it is not)."""
         return self.about.format(subject=subject) if subject and self.about else self.summary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusAlert:
-    """An alert that only Prometheus can raise, because the process cannot see its cause."""
-
-    alert: str
-    family: Family
-    severity: Severity
-    expr: str
-    summary: str
-    description: str
-    """A Prometheus template; the rule puts the name of the run in front of it."""
-    meaning: str
-    causes: tuple[str, ...] = ()
-    remedies: tuple[str, ...] = ()
-    source: str = ""
-    wait: str = ""
-    """The time that ``expr`` must hold before the alert fires."""
-    keep: str = ""
-    """The time for which the alert goes on firing when ``expr`` does not hold any more."""
-    of_run: bool = True
-    milder: bool = False
-    """Whether ``expr`` selects a severity, which is ``severity`` at worst."""
-    tells_checkpoint: bool = False
-    """Whether the description ends with the last step, and with that of the last good checkpoint."""

@@ -6,7 +6,7 @@ What it writes is committed, and part of the wheel; `rlexporter generate` fills 
 from __future__ import annotations
 
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_CONDITIONS
 from scripts.pack import alertmanager, grafana_alerting, kubernetes, links, rules, runbooks
 from scripts.pack.dashboards import dashboards
 from scripts.pack.template import template
@@ -18,7 +18,7 @@ def files() -> dict[str, str]:
     rules_text = rules.rules()
     return {
         "alerts/rlexporter.rules.yml": rules_text,
-        "alerts/alertmanager.yml": alertmanager.config(hides, NONFINITE_ALERTS),
+        "alerts/alertmanager.yml": alertmanager.config(hides, NONFINITE_CONDITIONS),
         "alerts/rlexporter.tmpl": alertmanager.messages(),
         **{f"alerts/runbooks/{name}": page for name, page in runbooks.pages().items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
@@ -28,5 +28,5 @@ def files() -> dict[str, str]:
         "deploy/kubernetes/kustomization.yaml": template("kustomization.yaml"),
         "deploy/kubernetes/podmonitor.yaml": template("podmonitor.yaml"),
         "deploy/kubernetes/prometheusrule.yaml": kubernetes.prometheus_rule(rules_text),
-        "deploy/kubernetes/alertmanagerconfig.yaml": kubernetes.alertmanager_config(hides, NONFINITE_ALERTS),
+        "deploy/kubernetes/alertmanagerconfig.yaml": kubernetes.alertmanager_config(hides, NONFINITE_CONDITIONS),
     }

@@ -15,6 +15,7 @@ from scripts.pack.template import filled, template
 _OURS = 'alertname=~"RL.+"'
 # Without it, an alert that has no run would hide, and be hidden by, every other that has none: absent labels are equal.
 _HAS_RUN = 'run=~".+"'
+_NO_STORM = f'alertname!="{MANY_RUNS.alert}"'
 _TOLD_APART = (Family.CRASH, Family.EXPORTER, MANY_RUNS.family)
 """What a warning is told of beside something critical: the process, its exporter, and many runs."""
 
@@ -31,7 +32,7 @@ class Inhibition(NamedTuple):
 def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the file; each entry of ``hides`` is families of causes, and families of the symptoms that they hide.
 
-    ``order``: alerts of which each hides those after it.
+    ``order``: conditions of which each hides those after it.
 
     Raises:
         ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
@@ -84,14 +85,15 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Se
         )
         comment = ""
     comment = "What comes first in a step hides what comes after it; mostly the rules of Prometheus have done so."
-    for place, alert in enumerate(order[:-1], 1):
-        later = (_HAS_RUN, f'alertname=~"{"|".join(order[place:])}"')
-        yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, IDENTITY)
+    one = (_OURS, _HAS_RUN, _NO_STORM)
+    for place, condition in enumerate(order[:-1], 1):
+        later = f'condition=~"{"|".join(order[place:])}"'
+        yield Inhibition(comment, (*one, f'condition="{condition}"'), (*one, later), IDENTITY)
         comment = ""
     yield Inhibition(
         "A storm hides what began in it, and nothing that begins later or is worse.",
         (f'alertname="{MANY_RUNS.alert}"', 'condition=~".+"'),
-        (_OURS, f'alertname!="{MANY_RUNS.alert}"', 'condition=~".+"'),
+        (_OURS, _NO_STORM, 'condition=~".+"'),
         (*IDENTITY, "condition", "severity"),
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from rlexporter.catalog.alerts import PrometheusAlert
 from rlexporter.conditions import reward
 from rlexporter.conditions.table import CONDITIONS, SIGNAL_NAMED
-from rlexporter.model.condition import Condition, PrometheusAlert
+from rlexporter.model.condition import Condition
 from scripts.pack import promql
 
 _NAMED = "Run {{ $labels.run }}"

@@ -18,13 +18,16 @@ def of_conditions() -> dict[str, str]:
 
 
 def of_others() -> dict[str, str]:
-    """Return it by the name of the alert, for those that only Prometheus can raise."""
-    return {each.alert: each.remedies[0] for each in PROMETHEUS_ALERTS if each.remedies}
+    """Return it for what only Prometheus sees: by the name of the condition, or of an alert that has none."""
+    return {each.condition or each.alert: each.remedies[0] for each in PROMETHEUS_ALERTS if each.remedies}
 
 
 def as_template() -> str:
     """Return a part of a template of Alertmanager that sets ``$remedy`` for an alert."""
-    cases = [*_cases("condition", of_conditions()), *_cases("alertname", of_others())]
+    named = {each.alert for each in PROMETHEUS_ALERTS if not each.condition}
+    by_name = {name: text for name, text in of_others().items() if name in named}
+    by_condition = {name: text for name, text in of_others().items() if name not in named}
+    cases = [*_cases("condition", of_conditions() | by_condition), *_cases("alertname", by_name)]
     return "{{- " + "\n{{- else ".join(cases) + "\n{{- end -}}"
 
 

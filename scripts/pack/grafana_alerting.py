@@ -42,23 +42,26 @@ _DASHBOARD = r"""{{ externalURL | reReplaceAll "/\\z" "" }}""" + links.OF_ALL.re
 def files(rules_text: str) -> dict[str, str]:
     """Return the files, by name, for the rules file."""
     groups = yaml.safe_load(rules_text)["groups"]
-    alerts = [_rule(each) for group in groups for each in group["rules"] if "alert" in each]
-    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "identity": ", ".join(IDENTITY)}
+    found = [each for group in groups for each in group["rules"] if "alert" in each]
+    names = [each["alert"] for each in found]
+    alerts = [_rule(each, shares=names.count(each["alert"]) > 1) for each in found]
+    gaps = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "identity": ", ".join(IDENTITY)}
     group = {"orgId": 1, "name": "rlexporter", "folder": "RL alerts", "interval": _INTERVAL, "rules": alerts}
     return {
         "rules.yml": filled("grafana/rules.yml", groups=_yaml([group])),
         "contact-points.yml": template("grafana/contact-points.yml"),
-        "policies.yml": filled("grafana/policies.yml", **names),
+        "policies.yml": filled("grafana/policies.yml", **gaps),
     }
 
 
-def _rule(alert: Mapping[str, Any]) -> dict[str, Any]:
-    name = alert["alert"]
+def _rule(alert: Mapping[str, Any], *, shares: bool) -> dict[str, Any]:
+    """Return a rule; ``shares``: others have its name, which is the title, and Grafana takes each title only once."""
+    name, condition = alert["alert"], alert["labels"].get("condition", "")
     notes = {each: _text(said) for each, said in _notes(alert).items()}
     keep = {"keepFiringFor": alert["keep_firing_for"]} if "keep_firing_for" in alert else {}
     return {
-        "uid": f"rlexporter-{name}",
-        "title": name,
+        "uid": f"rlexporter-{condition if shares else name}",
+        "title": f"{name}: {condition}" if shares else name,
         "condition": "B",
         "data": [
             _stage("A", "prometheus", _DATA_SOURCE, expr=_untold(alert["expr"]), instant=True, range=False),
@@ -101,8 +104,9 @@ def _notes(alert: Mapping[str, Any]) -> dict[str, str]:
             "description": descriptions.of_conditions(conditions),
             "action": f"{notes['action']}{_BLANK}{descriptions.by_condition(of_each)}",
         }
-    elif name in first_steps.of_others():
-        notes["action"] = first_steps.of_others()[name]
+    else:
+        step = first_steps.of_others().get(alert["labels"].get("condition", name))
+        notes |= {"action": step} if step else {}
     return {**notes, "dashboard": _DASHBOARD}
 
 

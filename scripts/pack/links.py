@@ -49,5 +49,9 @@ def as_json() -> str:
         for alert, conditions in BY_ALERT.items()
         if any(map(promql.alerts, conditions))
     }
-    panels |= {each.alert: panel_id(each.family) if each.of_run else None for each in PROMETHEUS_ALERTS}
+    outside: dict[str, dict[str, str]] = {}
+    for each in PROMETHEUS_ALERTS:
+        outside.setdefault(each.alert, {})[each.condition] = panel_id(each.family)
+    panels |= {alert: by_condition(panel_of) for alert, panel_of in outside.items()}
+    panels |= {each.alert: None for each in PROMETHEUS_ALERTS if not each.of_run}
     return json.dumps({"of_run": OF_RUN, "of_all": OF_ALL, "panels": panels}, indent=1, ensure_ascii=False) + "\n"

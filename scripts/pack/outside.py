@@ -6,8 +6,8 @@ description says beside the value into labels. Alerts drop those.
 
 from __future__ import annotations
 
-from rlexporter.catalog.alerts import RUN_END_UNSEEN, RUN_FAILED, RUN_STALLED, RUN_VANISHED
-from rlexporter.model.condition import Family, PrometheusAlert, Severity
+from rlexporter.catalog.alerts import RUN_END_UNSEEN, RUN_FAILED, RUN_STALLED, RUN_VANISHED, PrometheusAlert
+from rlexporter.model.condition import Family, Severity
 
 LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
 """The labels of one process. Rules drop them by name, so that cluster and namespace survive."""
@@ -44,12 +44,7 @@ MANY_RUNS = PrometheusAlert(
 )
 """The alert of a storm: it stands for each alert that began in it, and all of it is one message."""
 
-PROCESS_ALERTS = {
-    "run_failed": RUN_FAILED,
-    "run_vanished": RUN_VANISHED,
-    "run_stalled": RUN_STALLED,
-    "run_end_unseen": RUN_END_UNSEEN,
-}
+PROCESS_ALERTS = {each.condition: each for each in (RUN_FAILED, RUN_VANISHED, RUN_STALLED, RUN_END_UNSEEN)}
 """The alerts on a run's process, by the names of their conditions in `rl:condition`."""
 
 _LIVE = 'rl:run_state{state=~"starting|running"}'
@@ -62,6 +57,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     RUN_END_UNSEEN,
     PrometheusAlert(
         alert="RLRunRestarting",
+        condition="run_restarting",
         family=Family.CRASH,
         severity=Severity.WARNING,
         expr="count without (attempt) (\n"
@@ -77,7 +73,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="two restarts an hour",
     ),
     PrometheusAlert(
-        alert="RLRunLostProgress",
+        alert="RLRunRestarting",
+        condition="run_lost_progress",
         family=Family.CRASH,
         severity=Severity.WARNING,
         expr="rl:run_steps_lost\n"
@@ -99,7 +96,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="a routine resume loses one interval at most",
     ),
     PrometheusAlert(
-        alert="RLRunNotBack",
+        alert="RLRunFailed",
+        condition="run_not_back",
         family=Family.CRASH,
         severity=Severity.WARNING,
         expr='max without (state, attempt) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
@@ -136,13 +134,15 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         of_run=False,
     ),
     PrometheusAlert(
-        alert="RLRankStraggles",
+        alert="RLRanks",
+        condition="rank_straggles",
         family=Family.SLOW,
         severity=Severity.WARNING,
         expr="(\n"
-        "  rl:rank_lag_fraction > 0.25 and ignoring (alertname, alertgroup, alertstate, severity, family) (\n"
+        "  rl:rank_lag_fraction > 0.25\n"
+        "  and ignoring (alertname, alertgroup, alertstate, condition, severity, family) (\n"
         "    rl:rank_lag_fraction > 2 * avg_over_time(rl:rank_lag_fraction[1h] offset 30m)\n"
-        '    or last_over_time(ALERTS{alertname="RLRankStraggles",alertstate="firing"}[15m])\n'
+        '    or last_over_time(ALERTS{alertname="RLRanks",condition="rank_straggles",alertstate="firing"}[15m])\n'
         "  )\n"
         "  or rl:rank_lag_fraction > 0.5\n"
         ") * ignoring (subject) group_left (subject) max without (rank) (\n"
@@ -168,7 +168,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         "ranks (tests/e2e/test_ranks.py)",
     ),
     PrometheusAlert(
-        alert="RLRanksMissing",
+        alert="RLRanks",
+        condition="rank_missing",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr="count without (rank) (rl:rank_missing)\n"
@@ -189,7 +190,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="five minutes: a rank that is restarted is found within one or two",
     ),
     PrometheusAlert(
-        alert="RLRankZeroMissing",
+        alert="RLRanks",
+        condition="rank_zero_missing",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr='max without (LOST) (rl_run_start_timestamp_seconds{rank!="0"})\n'
@@ -207,7 +209,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="five minutes: ranks of one run are found within one or two",
     ),
     PrometheusAlert(
-        alert="RLClockOff",
+        alert="RLExporterErrors",
+        condition="clock_off",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr="max without (LOST) (abs(rl:clock_offset_seconds)) > 60",
@@ -223,6 +226,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     ),
     PrometheusAlert(
         alert="RLExporterErrors",
+        condition="exporter_errors",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr=f"rl:run_errors and ignoring (state, attempt) {_LIVE}",

@@ -13,8 +13,9 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from rlexporter.catalog.alerts import PrometheusAlert
 from rlexporter.conditions.table import BY_ALERT
-from rlexporter.model.condition import Condition, PrometheusAlert
+from rlexporter.model.condition import Condition
 from scripts.pack import descriptions, links, promql
 from scripts.pack.descriptions import by_condition
 from scripts.pack.outside import MANY_RUNS, PROMETHEUS_ALERTS, WATCHDOG
@@ -98,11 +99,12 @@ def _on_conditions(each: Sequence[Condition]) -> str:
 def _outside(each: PrometheusAlert) -> str:
     severity = {} if each.milder else {"severity": each.severity.value}
     cause = {"cause": _CAUSE} if each.expr.startswith("rl:alert{") else {}
+    condition = {"condition": each.condition} if each.condition else {}
     return _alert(
         each.alert,
         promql.expand(each.expr),
         {"for": each.wait, "keep_firing_for": each.keep},
-        {**severity, "family": each.family.label},
+        {**condition, **severity, "family": each.family.label},
         {
             "summary": each.summary,
             "description": descriptions.from_outside(each),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rlexporter.catalog.alerts import PrometheusAlert
 from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.table import BY_ALERT, CONDITIONS, SIGNAL_NAMED, series_of
 from rlexporter.conditions.words import words
-from rlexporter.model.condition import Condition, Limit, PrometheusAlert
+from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.metric import Kind
 from scripts.pack import promql
 from scripts.pack.markdown import table

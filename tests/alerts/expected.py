@@ -10,22 +10,22 @@ INFORMS = [each for each in _EACH if each[2] == "info"]
 """What is known of a run and is no alert."""
 PROMETHEUS_ALERTS = {
     "RLManyRunsSick": "",
-    "RLRunVanished": "critical",
-    "RLRunStalled": "critical",
-    "RLRunFailed": "critical",
-    "RLRunEndUnseen": "warning",
-    "RLRunRestarting": "warning",
-    "RLRunLostProgress": "warning",
-    "RLRunNotBack": "warning",
+    "RLRunVanished/run_vanished": "critical",
+    "RLRunStalled/run_stalled": "critical",
+    "RLRunFailed/run_failed": "critical",
+    "RLRunVanished/run_end_unseen": "warning",
+    "RLRunRestarting/run_restarting": "warning",
+    "RLRunRestarting/run_lost_progress": "warning",
+    "RLRunFailed/run_not_back": "warning",
     "RLTargetSilent": "warning",
-    "RLRankStraggles": "warning",
-    "RLRanksMissing": "warning",
-    "RLRankZeroMissing": "warning",
-    "RLClockOff": "warning",
-    "RLExporterErrors": "warning",
+    "RLRanks/rank_straggles": "warning",
+    "RLRanks/rank_missing": "warning",
+    "RLRanks/rank_zero_missing": "warning",
+    "RLExporterErrors/clock_off": "warning",
+    "RLExporterErrors/exporter_errors": "warning",
     "RLExporterWatchdog": "none",
 }
-"""The severity of each; empty where it is that of what it stands for."""
+"""The severity of each, by its name and condition; empty where it is that of what it stands for."""
 NUMBERS = {
     ": 7 NaN or infinite values": "nonfinite_reward nonfinite_value_loss nonfinite nonfinite_eval_reward",
     "": "reward_lost optimizer_restarted advantage_dead weights_frozen",

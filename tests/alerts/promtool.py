@@ -22,7 +22,10 @@ class Case:
 
     series: Mapping[str, str]
     expect: Mapping[str, Mapping[str, Iterable[str]]]
-    """Time -> alert (`RLKLHigh`, or `RLKLHigh/critical`) -> values of the label ``run``; none: it must be silent."""
+    """Time -> alert -> values of the label ``run``; none: it must be silent.
+
+    An alert is `RLKL`, or one of a severity or condition: `RLKL/critical`, `RLKL/kl_jump`.
+    """
 
     def checks(self, among: str = "") -> list[dict[str, object]]:
         """What promtool compares. Alerts are the series ALERTS here: what one says is tested where it arrives."""
@@ -82,13 +85,9 @@ def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Pa
 
 
 def _firing(alert: str, among: str) -> str:
-    name, _, severity = alert.partition("/")
-    return (
-        f'ALERTS{{alertname="{name}",alertstate="firing"'
-        + (f',severity="{severity}"' if severity else "")
-        + among
-        + "}"
-    )
+    name, _, one = alert.partition("/")
+    label = "severity" if one in ("", "info", "warning", "critical") else "condition"
+    return f'ALERTS{{alertname="{name}",alertstate="firing"' + (f',{label}="{one}"' if one else "") + among + "}"
 
 
 def _each(runs: Iterable[str]) -> list[dict[str, object]]:

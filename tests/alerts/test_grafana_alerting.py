@@ -23,7 +23,7 @@ from tests.alerts import promtool
 from tests.alerts.expected import NUMBERS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
-from tests.alerts.test_rules import ALERTS, OUTSIDE_CASES, RULES, TARGETS, raised
+from tests.alerts.test_rules import ALERTS, OUTSIDE_CASES, RULES, TARGETS, named, raised
 from tests.alerts.test_storm_rules import STORMS
 from tests.dashboards.test_models import lost
 from tests.programs import printed
@@ -31,7 +31,8 @@ from tests.tools import EACH_GENERATION, ROOT, answering, eventually, prometheus
 
 FOLDER = ROOT / "grafana/alerting"
 GROUPS = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
-GRAFANA = {rule["title"]: rule for group in GROUPS for rule in group["rules"]}
+GRAFANA = {rule["title"].replace(": ", "/"): rule for group in GROUPS for rule in group["rules"]}
+"""By the name, and by the condition where several rules of Prometheus have that name."""
 POINTS = yaml.safe_load((FOLDER / "contact-points.yml").read_text())["contactPoints"]
 (POLICY,) = yaml.safe_load((FOLDER / "policies.yml").read_text())["policies"]
 FLEET = "https://grafana.example.org/d/rlexporter-fleet"
@@ -61,7 +62,7 @@ def _played(folder: Path) -> Path:
             each: {key: _in_prometheus(text) for key, text in rule[each].items()} for each in ("labels", "annotations")
         }
         keep = {"keep_firing_for": rule["keepFiringFor"]} if "keepFiringFor" in rule else {}
-        rules.append({"alert": name, "expr": _expression(rule), "for": rule["for"], **keep, **said})
+        rules.append({"alert": name.partition("/")[0], "expr": _expression(rule), "for": rule["for"], **keep, **said})
     file = folder / "grafana.rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "rlexporter", "interval": "15s", "rules": rules}]}))
     return file
@@ -69,10 +70,12 @@ def _played(folder: Path) -> Path:
 
 def test_each_alert_is_one_rule() -> None:
     """It asks the same for as long, and has the same labels; none is missing, and there is no other."""
-    assert [*GRAFANA] == [rule["alert"] for rule in ALERTS]
+    shared = [rule["alert"] for rule in ALERTS]
+    names = [named(rule) if shared.count(rule["alert"]) > 1 else rule["alert"] for rule in ALERTS]
+    assert [*GRAFANA] == names
     assert sum(len(group["rules"]) for group in GROUPS) == len(GRAFANA)
-    for alert in ALERTS:
-        rule = GRAFANA[alert["alert"]]
+    for name, alert in zip(names, ALERTS, strict=True):
+        rule = GRAFANA[name]
         labels = {key: value.replace("$labels", ".Labels") for key, value in alert["labels"].items() if value}
         drops = ", ".join(key for key, value in alert["labels"].items() if not value)
         expr = f"max without ({drops}) ({alert['expr']})" if drops else alert["expr"]
@@ -137,7 +140,7 @@ def test_a_field_that_grafana_does_not_know_is_found() -> None:
     pytest.importorskip("grafana_foundation_sdk", reason="it needs Python 3.11")
     from grafana_foundation_sdk.models import alerting
 
-    rule = json.loads(json.dumps(_in_the_api(GRAFANA["RLKLHigh"])))
+    rule = json.loads(json.dumps(_in_the_api(GRAFANA["RLKL"])))
     rule["state"] = ""
     rule["data"][0]["model"]["instantaneous"] = True
     rule["data"][1]["model"]["math"] = "1"
@@ -162,9 +165,9 @@ def _matches(label: str, kind: str, value: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "severity", "point"),
     [
-        ("RLKLHigh", "critical", "page"),
-        ("RLKLHigh", "warning", "chat"),
-        ("RLRunFailed", "critical", "page"),
+        ("RLKL", "critical", "page"),
+        ("RLKL", "warning", "chat"),
+        ("RLRunFailed: run_failed", "critical", "page"),
         ("RLNotANumber", "critical", "page"),
         ("RLManyRunsSick", "critical", "page"),
         ("RLManyRunsSick", "warning", "chat"),
@@ -226,7 +229,7 @@ def test_any_value_fires(value: float, tmp_path: Path) -> None:
     sick = Process([("running", 900)], events=[Event("entropy_low", 300, value=value)])
     well = Process([("running", 900)], run="b", instance="b:1")
     lives = {name: _each(values) for name, values in series([sick, well], 900).items()}
-    case = Case(lives, {"4m45s": {"RLEntropyLow": []}, "6m": {"RLEntropyLow": ["a"]}})
+    case = Case(lives, {"4m45s": {"RLEntropy": []}, "6m": {"RLEntropy": ["a"]}})
     assert promtool.run("3", tmp_path, [alone(case)], _played(tmp_path)) == ""
 
 
@@ -251,17 +254,22 @@ def test_queries_answer_as_alerts_fire(value: float, tmp_path: Path) -> None:
         return {row["metric"].get("run") for row in server.query(query)}
 
     def differ() -> list[str]:
-        return [name for name in told if runs(_expression(GRAFANA[name])) != runs(f'ALERTS{{alertname="{name}"}}')]
+        return [name for name in told if runs(_expression(GRAFANA[name])) != runs(alerts(name))]
 
-    told = {alert for alert, _, _ in RAISED} | {"RLExporterErrors", "RLClockOff", "RLManyRunsSick", "RLRunFailed"}
+    def alerts(name: str) -> str:
+        alert, _, condition = name.partition("/")
+        return f'ALERTS{{alertname="{alert}",condition=~"{condition or ".*"}"}}'
+
+    errors = {"RLExporterErrors/exporter_errors", "RLExporterErrors/clock_off"}
+    told = {alert for alert, _, _ in RAISED} | errors | {"RLManyRunsSick", "RLRunFailed/run_failed"}
     honest = {"honor_labels": True}
     with (
         answering(serve) as port,
         prometheus("3", tmp_path, [f"127.0.0.1:{port}"], rules=promtool.RULES, scrape=honest) as server,
     ):
-        eventually(lambda: runs('ALERTS{alertname="RLKLHigh"}') == {"a"} and not differ(), 60.0)
+        eventually(lambda: runs('ALERTS{alertname="RLKL"}') == {"a"} and not differ(), 60.0)
         silent = {name for name in told if not runs(_expression(GRAFANA[name]))}
-    assert silent == {"RLManyRunsSick", "RLRunFailed"}
+    assert silent == {"RLManyRunsSick", "RLRunFailed/run_failed"}
 
 
 def _each(values: str) -> str:

@@ -51,7 +51,7 @@ def _incident(subject: str, condition: str = "grad_explosion", unit: str = "") -
 
 
 def _gradient(labels: Mapping[str, str], severity: str, description: str, action: str, cause: str) -> dict[str, Any]:
-    found = _said("RLGradientHigh", {"severity": severity, **labels}, description, "grad_explosion")
+    found = _said("RLGradient", {"severity": severity, **labels}, description, "grad_explosion")
     notes = {"summary": "The gradient norm explodes.", "action": action, "cause": cause}
     return found | {"exp_annotations": found["exp_annotations"] | notes}
 
@@ -88,7 +88,7 @@ def test_each_says_what_is_its_own(generation: str, pair: str, tmp_path: Path) -
         _gradient(one, "critical", f", first, step 900: 900, limit 10.{hours}", stop, "grad_explosion"),
         _gradient(two, "warning", ", second, step 7: 5 nats, limit 3.", LOOK, "kl_jump"),
     ]
-    said = [{"alertname": "RLGradientHigh", "eval_time": "30m", "exp_alerts": told}]
+    said = [{"alertname": "RLGradient", "eval_time": "30m", "exp_alerts": told}]
     test = promtool.of(series(lives, 1900), [promtool.check("vector(1)", 0, {"{}": 1})])
     assert promtool.run(generation, tmp_path, [test | {"alert_rule_test": said}]) == ""
 
@@ -222,7 +222,7 @@ TWICE: Mapping[str, Sequence[Process]] = {
 def test_what_is_there_twice_fails_no_rule(generation: str, name: str, tmp_path: Path) -> None:
     """promtool fails where a rule does; and the alert is there, once for each severity."""
     severities = {event.severity for process in TWICE[name] for event in process.events}
-    checks = _firing({"RLGradientHigh": len(severities)}, 345) + _firing({"RLGradientHigh": len(severities)}, 900)
+    checks = _firing({"RLGradient": len(severities)}, 345) + _firing({"RLGradient": len(severities)}, 900)
     assert promtool.run(generation, tmp_path, [promtool.of(series(TWICE[name], 1900), checks)]) == ""
 
 
@@ -257,8 +257,8 @@ def test_what_changes_in_the_middle_is_no_other_alert(generation: str, tmp_path:
         one = _gradient(labels, "critical", *notes)
         one["exp_labels"]["run"] = "a"
         one["exp_annotations"]["description"] = one["exp_annotations"]["description"].replace("shared", "a")
-        said.append({"alertname": "RLGradientHigh", "eval_time": time, "exp_alerts": [one]})
-    same = promtool.check('count(count_over_time(ALERTS{alertname="RLGradientHigh"}[10m]))', 900, {"{}": 1})
+        said.append({"alertname": "RLGradient", "eval_time": time, "exp_alerts": [one]})
+    same = promtool.check('count(count_over_time(ALERTS{alertname="RLGradient"}[10m]))', 900, {"{}": 1})
     test = promtool.of(given, [same])
     assert promtool.run(generation, tmp_path, [test | {"alert_rule_test": said}]) == ""
 

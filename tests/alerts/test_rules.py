@@ -13,7 +13,7 @@ import yaml
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.generate import pack
-from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_CONDITIONS
 from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.conditions.words import words
 from tests.alerts import promtool, test_run_rules, test_storm_rules
@@ -39,6 +39,11 @@ def dropped(rule: dict[str, Any]) -> set[str]:
     return {name for name, value in rule["labels"].items() if not value}
 
 
+def named(rule: dict[str, Any]) -> str:
+    """The name of an alert, with the condition that a rule from outside says itself."""
+    return "/".join(filter(None, (rule["alert"], rule["labels"].get("condition"))))
+
+
 def _names(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:rl|rlexporter)_\w+\b", re.sub(r'"[^"]*"', "", expression)))
 
@@ -50,14 +55,12 @@ def test_every_limit_has_its_alert() -> None:
         for rule in ALERTS
         for names in re.findall(r'^rl:alert\{condition=~?"([\w|]+)"\}$', rule["expr"])
         for condition in names.split("|")
-        if rule["alert"] not in PROMETHEUS_ALERTS
+        if named(rule) not in PROMETHEUS_ALERTS
     }
     assert by_condition == {(alert, each) for alert, each, _ in RAISED}
-    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS), "one rule for each name"
-    outside = {
-        rule["alert"]: rule["labels"].get("severity", "") for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS
-    }
+    outside = {named(rule): rule["labels"].get("severity", "") for rule in ALERTS if named(rule) in PROMETHEUS_ALERTS}
     assert outside == PROMETHEUS_ALERTS
+    assert len({*map(named, ALERTS)}) == len(ALERTS), "no two rules of one name, but for other conditions"
 
 
 def _wrong(rule: dict[str, Any]) -> Iterator[str]:
@@ -65,7 +68,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
     notes, expr = rule["annotations"], rule["expr"]
     of_run = rule["alert"] not in ("RLManyRunsSick", "RLExporterWatchdog", "RLTargetSilent")
     judged = expr.startswith("rl:alert{")
-    more = {"cause", *(["action"] if rule["alert"] not in PROMETHEUS_ALERTS else [])} if judged else set()
+    more = {"cause", *(["action"] if named(rule) not in PROMETHEUS_ALERTS else [])} if judged else set()
     lost = {label for each in re.findall(r"(?:without|by) \(([^)]*)\)", expr) for label in each.split(", ")}
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
     right = {
@@ -77,7 +80,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
         "run in the description": "{{ $labels.run }}" in notes["description"] or not of_run,
         "label that changes": not any("$value" in label for label in rule["labels"].values()),
         "labels of its texts": {*re.findall(r"\$labels\.(\w+)", " ".join(notes.values()))} <= dropped(rule) | KEPT,
-        "severity": rule["labels"].get("severity", "") == PROMETHEUS_ALERTS.get(rule["alert"], ""),
+        "severity": rule["labels"].get("severity", "") == PROMETHEUS_ALERTS.get(named(rule), ""),
         "series": _names(expr) <= set(NAMED) and set(re.findall(r"rl:\w+", expr)) <= RECORDING_RULES,
         "rate": "rate(" not in expr,
         "lost label": not (of_run and {"run", "namespace", "cluster", "job"} & lost),
@@ -109,9 +112,9 @@ def test_causes_come_before_symptoms() -> None:
     """In one group, so that both arrive together; the cause is evaluated first."""
     order = [each for rule in ALERTS for each in re.findall(r"(?:^|}})(\w+)", rule["labels"].get("family", ""))]
     assert len(GROUPS) == 1
-    names = [rule["alert"] for rule in ALERTS]
-    assert sorted(NONFINITE_ALERTS, key=names.index) == [*NONFINITE_ALERTS]
-    assert order.index("nonfinite") < order.index("grad_dead") < order.index("kl_high") < order.index("reward_drop")
+    names = [condition.name for condition in CONDITIONS]
+    assert sorted(NONFINITE_CONDITIONS, key=names.index) == [*NONFINITE_CONDITIONS]
+    assert order.index("nonfinite") < order.index("grad_dead") < order.index("reward_drop")
     named = {each.label for causes, symptoms in INHIBITIONS for each in (*causes, *symptoms)}
     assert named <= set(order)
     assert "storm" in order
@@ -206,9 +209,9 @@ def test_an_alert_says_all_that_is_known(generation: str, tmp_path: Path) -> Non
     other["exp_annotations"]["description"] = f"Run a, step 41: 7, limit 3.{more}"
     said = [
         {"alertname": name, "eval_time": "30m", "exp_alerts": [each]}
-        for name, each in (("RLKLHigh", told), ("RLRatioHigh", other))
+        for name, each in (("RLKL", told), ("RLRatio", other))
     ]
-    case = Case(series([run], 2000), {"30m": {"RLKLHigh": ["a"]}})
+    case = Case(series([run], 2000), {"30m": {"RLKL": ["a"]}})
     assert promtool.run(generation, tmp_path, [alone(case) | {"alert_rule_test": said}]) == ""
 
 
@@ -220,9 +223,9 @@ SYMPTOMS: dict[str, Case] = {
     "a symptom is silent, its cause is not": Case(
         series([_lived(Event("nonfinite_reward", 300), Event("nonfinite", 300, symptom=True))], 900),
         {
-            "4m45s": {"RLRewardNonFinite": [], "RLNotANumber": []},
-            "5m15s": {"RLRewardNonFinite": ["a"], "RLNotANumber": []},
-            "9m": {"RLRewardNonFinite": ["a"], "RLNotANumber": []},
+            "4m45s": {"RLRewardLost": [], "RLNotANumber": []},
+            "5m15s": {"RLRewardLost": ["a"], "RLNotANumber": []},
+            "9m": {"RLRewardLost": ["a"], "RLNotANumber": []},
         },
     ),
     "a symptom in a process that is gone, none in the next": Case(
@@ -240,7 +243,10 @@ SYMPTOMS: dict[str, Case] = {
             [Process([("running", 300), ("failed", 60)], events=[Event("nonfinite", 290)], died_of_nan=True)],
             900,
         ),
-        {"5m30s": {"RLRunFailed": [], "RLNotANumber": ["a"]}, "12m": {"RLRunFailed": [], "RLRunVanished": []}},
+        {
+            "5m30s": {"RLRunFailed/run_failed": [], "RLNotANumber": ["a"]},
+            "12m": {"RLRunFailed/run_failed": [], "RLRunVanished/run_vanished": []},
+        },
     ),
 }
 
@@ -272,76 +278,94 @@ def rank(number: int, *states: tuple[str, int], born: int = 0, at: str = "") -> 
 
 def missing(*minutes: int, at: Iterable[int] = (19, 24, 27, 40, 60, 110)) -> dict[str, dict[str, list[str]]]:
     """That a rank is missing is told in these minutes, and in no other of ``at``."""
-    return {f"{each}m": {"RLRanksMissing": ["a"] if each in minutes else []} for each in at}
+    return {f"{each}m": {"RLRanks/rank_missing": ["a"] if each in minutes else []} for each in at}
 
 
 TARGET = 'up{job="ml/rlexporter",instance="h:1"}'
 OUTSIDE_CASES: dict[str, Case] = {
     "restarting: three starts within an hour": Case(
         {RUN.name(STARTED): "1x40 601x40 1201x80"},
-        {"15m": {"RLRunRestarting": []}, "21m": {"RLRunRestarting": ["a"]}},
+        {"15m": {"RLRunRestarting/run_restarting": []}, "21m": {"RLRunRestarting/run_restarting": ["a"]}},
     ),
     "restarting: on other instances too": Case(
         {RUN.name(STARTED, instance=f"h:{i}"): f"_x{40 * i} {600 * i}x39 _x{200 - 40 * i}" for i in range(3)},
-        {"15m": {"RLRunRestarting": []}, "21m": {"RLRunRestarting": ["a"]}},
+        {"15m": {"RLRunRestarting/run_restarting": []}, "21m": {"RLRunRestarting/run_restarting": ["a"]}},
     ),
     "errors of the exporter": Case(
         LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "0x20 1x140"},
-        {"5m": {"RLExporterErrors": []}, "6m": {"RLExporterErrors": ["a"]}, "38m": {"RLExporterErrors": []}},
+        {
+            "5m": {"RLExporterErrors/exporter_errors": []},
+            "6m": {"RLExporterErrors/exporter_errors": ["a"]},
+            "38m": {"RLExporterErrors/exporter_errors": []},
+        },
     ),
     "errors of the exporter, after twenty minutes without": Case(
-        LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "0x80 1x80"}, {"22m": {"RLExporterErrors": ["a"]}}
+        LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "0x80 1x80"},
+        {"22m": {"RLExporterErrors/exporter_errors": ["a"]}},
     ),
     "errors of the exporter before the first scrape": Case(
-        LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "1x80"}, {"30s": {"RLExporterErrors": ["a"]}}
+        LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "1x80"},
+        {"30s": {"RLExporterErrors/exporter_errors": ["a"]}},
     ),
     "one error more, after five in an attempt that is gone": Case(
         series([Process([("running", 3600)]), Process([("running", 3600)], 3660)], 7200)
         | {RUN.name("rlexporter_errors_total", where="tap"): "0x10 5x230 stale _x70 1x100"},
-        {"50m": {"RLExporterErrors": []}, "70m": {"RLExporterErrors": []}, "79m": {"RLExporterErrors": ["a"]}},
+        {
+            "50m": {"RLExporterErrors/exporter_errors": []},
+            "70m": {"RLExporterErrors/exporter_errors": []},
+            "79m": {"RLExporterErrors/exporter_errors": ["a"]},
+        },
     ),
     "and at once, in its place": Case(
         series([Process([("running", 600)]), Process([("running", 3600)], 630)], 3000)
         | {RUN.name("rlexporter_errors_total", where="tap"): "0x10 5x29 stale 1x150"},
-        {"12m": {"RLExporterErrors": ["a"]}, "42m": {"RLExporterErrors": []}},
+        {"12m": {"RLExporterErrors/exporter_errors": ["a"]}, "42m": {"RLExporterErrors/exporter_errors": []}},
     ),
     "rank 0 is not there": Case(
         series([Process([("running", 2400)], labels={"rank": "3"})], 2400),
-        {"4m": {"RLRankZeroMissing": []}, "6m": {"RLRankZeroMissing": ["a"]}, "30m": {"RLRankZeroMissing": ["a"]}},
+        {
+            "4m": {"RLRanks/rank_zero_missing": []},
+            "6m": {"RLRanks/rank_zero_missing": ["a"]},
+            "30m": {"RLRanks/rank_zero_missing": ["a"]},
+        },
     ),
     "rank 0 is there, and then dead": Case(
         series([Process([("running", 600), ("failed", 30)])], 2400)
         | {RUN.name(STARTED, rank="3", instance="h:4"): "0x160"},
-        {"6m": {"RLRankZeroMissing": []}, "30m": {"RLRankZeroMissing": []}},
+        {"6m": {"RLRanks/rank_zero_missing": []}, "30m": {"RLRanks/rank_zero_missing": []}},
     ),
     "a rank becomes slow": Case(
         worked("0+4.5x720") | worked("0+4.5x480 2160+12x240", rank="1"),
-        {"119m": {"RLRankStraggles": []}, "160m": {"RLRankStraggles": ["a"]}},
+        {"119m": {"RLRanks/rank_straggles": []}, "160m": {"RLRanks/rank_straggles": ["a"]}},
     ),
     "a rank is slow by design": Case(
         worked("0+4.5x720") | worked("0+12x720", rank="1"),
-        {"60m": {"RLRankStraggles": []}, "3h": {"RLRankStraggles": []}},
+        {"60m": {"RLRanks/rank_straggles": []}, "3h": {"RLRanks/rank_straggles": []}},
     ),
     "a rank becomes slow, and stays so": Case(
         worked("0+4.5x1200") | worked("0+4.5x480 2160+9.5x720", rank="1"),
         {
-            "119m": {"RLRankStraggles": []},
-            "165m": {"RLRankStraggles": ["a"]},
-            "4h": {"RLRankStraggles": ["a"]},
-            "5h": {"RLRankStraggles": ["a"]},
+            "119m": {"RLRanks/rank_straggles": []},
+            "165m": {"RLRanks/rank_straggles": ["a"]},
+            "4h": {"RLRanks/rank_straggles": ["a"]},
+            "5h": {"RLRanks/rank_straggles": ["a"]},
         },
     ),
     "a rank was slow, and is as fast as the others again": Case(
         worked("0+4.5x1200") | worked("0+4.5x480 2160+9.5x240 4444.5+4.5x480", rank="1"),
-        {"170m": {"RLRankStraggles": ["a"]}, "4h": {"RLRankStraggles": []}},
+        {"170m": {"RLRanks/rank_straggles": ["a"]}, "4h": {"RLRanks/rank_straggles": []}},
     ),
     "a rank is slow from its first step": Case(
         worked("0+4.5x720") | worked("0+13.5x720", rank="1"),
-        {"14m": {"RLRankStraggles": []}, "40m": {"RLRankStraggles": ["a"]}, "3h": {"RLRankStraggles": ["a"]}},
+        {
+            "14m": {"RLRanks/rank_straggles": []},
+            "40m": {"RLRanks/rank_straggles": ["a"]},
+            "3h": {"RLRanks/rank_straggles": ["a"]},
+        },
     ),
     "a rank is a little slow from its first step": Case(
         worked("0+4.5x720") | worked("0+9.5x720", rank="1"),
-        {"40m": {"RLRankStraggles": []}, "3h": {"RLRankStraggles": []}},
+        {"40m": {"RLRanks/rank_straggles": []}, "3h": {"RLRanks/rank_straggles": []}},
     ),
     "a rank is gone": Case(ranks(rank(1, ("running", 7200)), rank(3, ("running", 1200))), missing(27, 40, 60, 110)),
     "two ranks are gone, one after the other": Case(
@@ -393,7 +417,11 @@ OUTSIDE_CASES: dict[str, Case] = {
     ),
     "a rank is restarted elsewhere": Case(
         worked("0+9x720") | worked("0+9x480", rank="1") | worked("_x500 0+9x220", rank="1", instance="h:9"),
-        {"121m": {"RLRankStraggles": []}, "140m": {"RLRankStraggles": []}, "3h": {"RLRankStraggles": []}},
+        {
+            "121m": {"RLRanks/rank_straggles": []},
+            "140m": {"RLRanks/rank_straggles": []},
+            "3h": {"RLRanks/rank_straggles": []},
+        },
     ),
     "the watchdog": Case({"up": "1x3"}, {"0s": {"RLExporterWatchdog": [""]}, "30m": {"RLExporterWatchdog": [""]}}),
 }
@@ -433,4 +461,4 @@ def test_every_alert_from_outside_has_a_case() -> None:
     of_runs, of_storms = test_run_rules.CASES, test_storm_rules.STORMS
     cases = [case for each in (OUTSIDE_CASES, TARGETS, of_runs, of_storms) for case in each.values()]
     fired = {alert for case in cases for alerts in case.expect.values() for alert, runs in alerts.items() if runs}
-    assert set(PROMETHEUS_ALERTS) - fired == {"RLRunEndUnseen"}
+    assert set(PROMETHEUS_ALERTS) - fired == {"RLRunVanished/run_end_unseen"}

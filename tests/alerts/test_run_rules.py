@@ -14,7 +14,12 @@ from tests.alerts.promtool import Case, together
 from tests.tools import EACH_GENERATION
 
 HOUR = 3600
-OUTSIDE = ("RLRunFailed", "RLRunVanished", "RLRunStalled", "RLRunNotBack")
+OUTSIDE = (
+    "RLRunFailed/run_failed",
+    "RLRunVanished/run_vanished",
+    "RLRunStalled/run_stalled",
+    "RLRunFailed/run_not_back",
+)
 NAN = Event("nonfinite", 580)
 KL = Event("kl_high", 300, holds=10**6)
 
@@ -54,20 +59,33 @@ FAILED = ("failed", 120)
 DEAD = {
     "failed: at once, when the process is gone, and for hours": case(
         [lived(TRAINED, FAILED)],
-        {590: [], 615: ["RLRunFailed"], 800: ["RLRunFailed"], 2 * HOUR: ["RLRunFailed"]},
+        {
+            590: [],
+            615: ["RLRunFailed/run_failed"],
+            800: ["RLRunFailed/run_failed"],
+            2 * HOUR: ["RLRunFailed/run_failed"],
+        },
     ),
     "failed: until it is back": case(
         [lived(TRAINED, FAILED), lived(("starting", 120), ("running", 900), born=1200, instance="h:2")],
-        {1190: ["RLRunFailed"], 1230: [], 1400: [], 2000: []},
+        {1190: ["RLRunFailed/run_failed"], 1230: [], 1400: [], 2000: []},
     ),
     "failed and retried in the same place": case(
         [lived(TRAINED, FAILED), lived(("starting", 120), ("running", 900), born=720)],
-        {700: ["RLRunFailed"], 750: [], 1500: []},
+        {700: ["RLRunFailed/run_failed"], 750: [], 1500: []},
     ),
-    "failed while it was starting": case([lived(("starting", 300), FAILED)], {290: [], 330: ["RLRunFailed"]}),
+    "failed while it was starting": case(
+        [lived(("starting", 300), FAILED)], {290: [], 330: ["RLRunFailed/run_failed"]}
+    ),
     "vanished: not at once, then for hours": case(
         [lived(TRAINED)],
-        {600: [], 750: [], 840: ["RLRunVanished"], 2000: ["RLRunVanished"], 2 * HOUR: ["RLRunVanished"]},
+        {
+            600: [],
+            750: [],
+            840: ["RLRunVanished/run_vanished"],
+            2000: ["RLRunVanished/run_vanished"],
+            2 * HOUR: ["RLRunVanished/run_vanished"],
+        },
     ),
     "vanished: not by a network that is away for two and a half minutes": case(
         [lived(("running", 2400))], never(*range(590, 1200, 30)), away=[(600, 750)]
@@ -78,11 +96,11 @@ DEAD = {
     "vanished: not by Ctrl-C": case([lived(TRAINED, ("stopped", 30))], never(600, 700, 800, 900, 1800, 2 * HOUR)),
     "vanished, and back elsewhere": case(
         [lived(TRAINED), lived(("running", 900), born=1200, instance="h:2")],
-        {1190: ["RLRunVanished"], 1230: [], 2000: []},
+        {1190: ["RLRunVanished/run_vanished"], 1230: [], 2000: []},
     ),
     "vanished a second time": case(
         [lived(TRAINED), lived(("running", 300), born=1200, instance="h:2")],
-        {1190: ["RLRunVanished"], 1400: [], 1800: ["RLRunVanished"]},
+        {1190: ["RLRunVanished/run_vanished"], 1400: [], 1800: ["RLRunVanished/run_vanished"]},
     ),
     "killed, retried elsewhere, finished: over": case(
         [lived(TRAINED), lived(("running", 300), ("finished", 60), born=690, instance="h:2")],
@@ -90,26 +108,27 @@ DEAD = {
     ),
     "failed, retried elsewhere, finished: over": case(
         [lived(TRAINED, FAILED), lived(("running", 300), ("finished", 60), born=690, instance="h:2")],
-        {640: ["RLRunFailed"], **never(720, 900, 1100, 1400, 1800, 2400, 3600)},
+        {640: ["RLRunFailed/run_failed"], **never(720, 900, 1100, 1400, 1800, 2400, 3600)},
     ),
     "the old attempt lingers when the new one has begun": case(
         [lived(TRAINED, ("failed", 900)), lived(("running", 1200), born=700, instance="h:2")],
-        {660: ["RLRunFailed"], 730: [], 1200: []},
+        {660: ["RLRunFailed/run_failed"], 730: [], 1200: []},
     ),
     "dies while it starts: when the time for that is over": case(
         [lived(("starting", 120), stall_after=1800)],
-        {400: [], 1500: [], 1860: ["RLRunVanished"], 5000: ["RLRunVanished"]},
+        {400: [], 1500: [], 1860: ["RLRunVanished/run_vanished"], 5000: ["RLRunVanished/run_vanished"]},
     ),
     "hangs while it starts": case(
-        [lived(("starting", 4000), stall_after=1800, hangs=0)], {1500: [], 1860: ["RLRunStalled"]}
+        [lived(("starting", 4000), stall_after=1800, hangs=0)], {1500: [], 1860: ["RLRunStalled/run_stalled"]}
     ),
     "hangs while it trains": case(
-        [lived(("running", 2000), hangs=600)], {1100: [], 1260: ["RLRunStalled"], 1900: ["RLRunStalled"]}
+        [lived(("running", 2000), hangs=600)],
+        {1100: [], 1260: ["RLRunStalled/run_stalled"], 1900: ["RLRunStalled/run_stalled"]},
     ),
     "is slow, and does not hang": case([lived(("running", 1500), hangs=600, stall_after=1200)], {1300: []}),
     "the hang of an old attempt is over with it": case(
         [lived(("running", 1500), hangs=600), lived(("running", 900), born=1400, instance="h:2")],
-        {1300: ["RLRunStalled"], 1430: []},
+        {1300: ["RLRunStalled/run_stalled"], 1430: []},
     ),
     "preempted, and back": case(
         [lived(TRAINED, ("preempted", 30)), lived(("running", 900), born=2000, instance="h:2")],
@@ -120,43 +139,43 @@ DEAD = {
         {
             700: [],
             2300: [],
-            2700: ["RLRunNotBack"],
-            2 * HOUR: ["RLRunNotBack"],
+            2700: ["RLRunFailed/run_not_back"],
+            2 * HOUR: ["RLRunFailed/run_not_back"],
         },
     ),
 }
-DAY = case([lived(TRAINED, FAILED)], {86000: ["RLRunFailed"], 88000: []}, ("RLRunFailed",))
+DAY = case([lived(TRAINED, FAILED)], {86000: ["RLRunFailed/run_failed"], 88000: []}, ("RLRunFailed/run_failed",))
 
-CONDITIONS = ("RLKLHigh", "RLNotANumber", "RLRunFailed", "RLRunVanished")
+CONDITIONS = ("RLKL", "RLNotANumber", "RLRunFailed/run_failed", "RLRunVanished/run_vanished")
 ATTEMPTS = {
     "a warning ends with its run": case(
         [lived(TRAINED, ("finished", 300), events=[replace(KL, severity="warning")])],
-        {570: ["RLKLHigh"], 630: [], 900: [], 1200: []},
+        {570: ["RLKL"], 630: [], 900: [], 1200: []},
         CONDITIONS,
     ),
     "the end of a sick run mends nothing: finished, for an hour": case(
         [lived(TRAINED, ("finished", 30), events=[KL])],
-        {570: ["RLKLHigh"], 630: ["RLKLHigh"], 1200: ["RLKLHigh"], 4100: ["RLKLHigh"], 4500: []},
+        {570: ["RLKL"], 630: ["RLKL"], 1200: ["RLKL"], 4100: ["RLKL"], 4500: []},
         CONDITIONS,
     ),
     "stopped, until it is started again": case(
         [lived(TRAINED, ("stopped", 30), events=[KL]), lived(("running", 900), born=1500)],
-        {630: ["RLKLHigh"], 1490: ["RLKLHigh"], 1530: []},
+        {630: ["RLKL"], 1490: ["RLKL"], 1530: []},
         CONDITIONS,
     ),
     "failed, for as long as it is dead": case(
         [lived(TRAINED, FAILED, events=[KL])],
         {
-            570: ["RLKLHigh"],
-            630: ["RLKLHigh", "RLRunFailed"],
-            1200: ["RLKLHigh", "RLRunFailed"],
-            2 * HOUR: ["RLKLHigh", "RLRunFailed"],
+            570: ["RLKL"],
+            630: ["RLKL", "RLRunFailed/run_failed"],
+            1200: ["RLKL", "RLRunFailed/run_failed"],
+            2 * HOUR: ["RLKL", "RLRunFailed/run_failed"],
         },
         CONDITIONS,
     ),
     "what was over before the end stays over": case(
         [lived(TRAINED, ("finished", 30), events=[replace(KL, at=30, holds=60)])],
-        {105: ["RLKLHigh"], **never(990, 1200)},
+        {105: ["RLKL"], **never(990, 1200)},
         CONDITIONS,
     ),
     "a NaN in the last step of a run that finished": case(
@@ -177,15 +196,21 @@ ATTEMPTS = {
         {
             890: ["RLNotANumber"],
             1140: [],
-            1230: ["RLRunFailed"],
-            1500: ["RLRunFailed"],
-            2400: ["RLRunFailed"],
+            1230: ["RLRunFailed/run_failed"],
+            1500: ["RLRunFailed/run_failed"],
+            2400: ["RLRunFailed/run_failed"],
         },
         CONDITIONS,
     ),
     "the same at once, in the same place": case(
         [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True), lived(("running", 30), FAILED, born=735)],
-        {690: ["RLNotANumber"], 750: [], 780: ["RLRunFailed"], 1000: ["RLRunFailed"], 2400: ["RLRunFailed"]},
+        {
+            690: ["RLNotANumber"],
+            750: [],
+            780: ["RLRunFailed/run_failed"],
+            1000: ["RLRunFailed/run_failed"],
+            2400: ["RLRunFailed/run_failed"],
+        },
         CONDITIONS,
     ),
     "the NaN that killed it stays": case(
@@ -202,19 +227,19 @@ ATTEMPTS = {
         [lived(TRAINED, events=[NAN])],
         {
             630: ["RLNotANumber"],
-            900: ["RLNotANumber", "RLRunVanished"],
-            HOUR: ["RLNotANumber", "RLRunVanished"],
+            900: ["RLNotANumber", "RLRunVanished/run_vanished"],
+            HOUR: ["RLNotANumber", "RLRunVanished/run_vanished"],
         },
         CONDITIONS,
     ),
     "a NaN that was not what it died of": case(
         [lived(TRAINED, FAILED, events=[Event("nonfinite", 400)])],
-        {450: ["RLNotANumber"], 630: ["RLNotANumber", "RLRunFailed"], 1500: ["RLRunFailed"]},
-        ("RLNotANumber", "RLRunFailed", "RLRunVanished"),
+        {450: ["RLNotANumber"], 630: ["RLNotANumber", "RLRunFailed/run_failed"], 1500: ["RLRunFailed/run_failed"]},
+        ("RLNotANumber", "RLRunFailed/run_failed", "RLRunVanished/run_vanished"),
     ),
     "an old NaN is not what it died of": case(
         [lived(("running", 3000), FAILED, events=[NAN])],
-        {630: ["RLNotANumber"], 2000: [], 3030: ["RLRunFailed"], 4000: ["RLRunFailed"]},
+        {630: ["RLNotANumber"], 2000: [], 3030: ["RLRunFailed/run_failed"], 4000: ["RLRunFailed/run_failed"]},
         CONDITIONS,
     ),
     "the NaN of a dead attempt is over when it is back": case(
@@ -224,17 +249,17 @@ ATTEMPTS = {
     ),
     "the same in one place": case(
         [lived(TRAINED, events=[KL, NAN]), lived(("running", 900), born=615)],
-        {595: ["RLKLHigh", "RLNotANumber"], 645: [], 900: []},
+        {595: ["RLKL", "RLNotANumber"], 645: [], 900: []},
         CONDITIONS,
     ),
     "a condition that flaps is one alert": case(
         [lived(("running", 7200), events=[Event("kl_high", at, 60) for at in range(600, 7000, 720)])],
-        {590: []} | {time: ["RLKLHigh"] for time in range(630, 6900, 60)},
+        {590: []} | {time: ["RLKL"] for time in range(630, 6900, 60)},
         CONDITIONS,
     ),
     "one step: for ten minutes and five more": case(
         [lived(("running", 7200), events=[Event("kl_high", 600)])],
-        {590: [], 630: ["RLKLHigh"], 1190: ["RLKLHigh"], 1560: []},
+        {590: [], 630: ["RLKL"], 1190: ["RLKL"], 1560: []},
         CONDITIONS,
     ),
 }
@@ -252,23 +277,25 @@ CLOCKS = {
         ],
         {
             590: [],
-            630: ["RLClockOff", "RLNotANumber"],
-            1190: ["RLClockOff", "RLNotANumber"],
-            1345: ["RLClockOff", "RLRunStalled", "RLNotANumber"],
+            630: ["RLExporterErrors/clock_off", "RLNotANumber"],
+            1190: ["RLExporterErrors/clock_off", "RLNotANumber"],
+            1345: ["RLExporterErrors/clock_off", "RLRunStalled/run_stalled", "RLNotANumber"],
         },
-        ("RLNotANumber", "RLRunStalled", "RLClockOff"),
+        ("RLNotANumber", "RLRunStalled/run_stalled", "RLExporterErrors/clock_off"),
     )
     for hours in (1.0, -1.0, -0.1875)
 }
 CLOCKS["a retry on a node whose clock is behind"] = case(
     [lived(TRAINED, FAILED), lived(("running", 900), born=1200, instance="h:2", clock=-HOUR)],
-    {1190: ["RLRunFailed"], 1230: [], 1900: []},
+    {1190: ["RLRunFailed/run_failed"], 1230: [], 1900: []},
 )
 CLOCKS["right"] = case(
-    [lived(("running", 1500), clock=20)], {1400: []}, ("RLClockOff", "RLRunStalled", "RLRunVanished")
+    [lived(("running", 1500), clock=20)],
+    {1400: []},
+    ("RLExporterErrors/clock_off", "RLRunStalled/run_stalled", "RLRunVanished/run_vanished"),
 )
 
-RESUMED, RESTARTS = ("RLRunLostProgress",), ("RLRunRestarting",)
+RESUMED, RESTARTS = ("RLRunRestarting/run_lost_progress",), ("RLRunRestarting/run_restarting",)
 UP, AGAIN = tuple(range(0, 400, 10)), tuple(range(350, 800))
 
 
@@ -290,7 +317,7 @@ PROGRESS = {
     "after one that was stopped by hand": resumed(
         never(960, 1700), 15, lived(("running", 900), born=900, steps=range(800)), ends="stopped"
     ),
-    "more than two checkpoints": resumed({590: [], 975: ["RLRunLostProgress"], 1700: []}, 15),
+    "more than two checkpoints": resumed({590: [], 975: ["RLRunRestarting/run_lost_progress"], 1700: []}, 15),
     "a share of the run": resumed({975: []}, 0.1, rl_steps_planned=1000),
     "not while it starts": resumed(
         never(960, 1150, 1230), 50, lived(("starting", 300), ("running", 300), born=900, steps=[0] * 20 + [390])
@@ -304,10 +331,12 @@ def started(*ends: str) -> list[Process]:
 
 
 AGAIN_AND_AGAIN = {
-    "three that failed": case(started("failed", "failed", "failed"), {560: [], 630: ["RLRunRestarting"]}, RESTARTS),
+    "three that failed": case(
+        started("failed", "failed", "failed"), {560: [], 630: ["RLRunRestarting/run_restarting"]}, RESTARTS
+    ),
     "four that finished": case(started(*["finished"] * 4), never(630, 930, 1100, 1500), RESTARTS),
     "one that finished, then three that failed": case(
-        started("finished", *["failed"] * 3), {860: [], 930: ["RLRunRestarting"]}, RESTARTS
+        started("finished", *["failed"] * 3), {860: [], 930: ["RLRunRestarting/run_restarting"]}, RESTARTS
     ),
 }
 

@@ -51,10 +51,10 @@ STORMS = {
         3 * HOUR,
         {
             590: {"RLManyRunsSick": []},
-            615: {"RLManyRunsSick": FIVE, "RLKLHigh/critical": FIVE},
+            615: {"RLManyRunsSick": FIVE, "RLKL/critical": FIVE},
             1400: {"RLManyRunsSick": FIVE},
             7000: {"RLManyRunsSick": FIVE},
-            2 * HOUR + 15: {"RLManyRunsSick": FIVE, "RLKLHigh/critical": [*FIVE, "r5"]},
+            2 * HOUR + 15: {"RLManyRunsSick": FIVE, "RLKL/critical": [*FIVE, "r5"]},
             3 * HOUR - 60: {"RLManyRunsSick": FIVE},
         },
     ),
@@ -72,7 +72,7 @@ STORMS = {
     "four are no storm": case(
         [sick(run, 600, 2000) for run in runs(4)],
         2000,
-        {615: {"RLManyRunsSick": []}, 1500: {"RLManyRunsSick": [], "RLKLHigh/critical": runs(4)}},
+        {615: {"RLManyRunsSick": []}, 1500: {"RLManyRunsSick": [], "RLKL/critical": runs(4)}},
     ),
     "nor five in two hours": case(
         [sick(run, 600 + 1500 * i, 8000) for i, run in enumerate(FIVE)],
@@ -82,7 +82,7 @@ STORMS = {
     "nor five of two hundred": case(
         [*(sick(run, 600, 900) for run in FIVE), *(lasting(run, 900) for run in runs(195, 5))],
         900,
-        {660: {"RLManyRunsSick": [], "RLKLHigh/critical": FIVE}},
+        {660: {"RLManyRunsSick": [], "RLKL/critical": FIVE}},
     ),
     "a member that is well again is none any more": case(
         [
@@ -95,12 +95,12 @@ STORMS = {
     "what a member gets later is no part of the storm": case(
         [*(sick(run, 600, 5000) for run in runs(4)), lasting("r4", 5000, kl_high=600, ratio_high=3000)],
         5000,
-        {700: {"RLManyRunsSick": FIVE}, 3030: {"RLRatioHigh/critical": ["r4"], "RLManyRunsSick": FIVE}},
+        {700: {"RLManyRunsSick": FIVE}, 3030: {"RLRatio/critical": ["r4"], "RLManyRunsSick": FIVE}},
     ),
     "killed together": case(
         [lasting(run, 600) for run in TWENTY],
         2000,
-        {750: {"RLManyRunsSick": []}, 860: {"RLManyRunsSick": TWENTY, "RLRunVanished": TWENTY}},
+        {750: {"RLManyRunsSick": []}, 860: {"RLManyRunsSick": TWENTY, "RLRunVanished/run_vanished": TWENTY}},
     ),
     "failed together, all back, and one fails alone": case(
         [
@@ -110,18 +110,18 @@ STORMS = {
         ],
         4800,
         {
-            660: {"RLManyRunsSick": FIVE, "RLRunFailed": FIVE},
-            1230: {"RLManyRunsSick": [], "RLRunFailed": []},
-            2430: {"RLManyRunsSick": [], "RLRunFailed": ["r0"]},
-            3600: {"RLManyRunsSick": [], "RLRunFailed": ["r0"]},
+            660: {"RLManyRunsSick": FIVE, "RLRunFailed/run_failed": FIVE},
+            1230: {"RLManyRunsSick": [], "RLRunFailed/run_failed": []},
+            2430: {"RLManyRunsSick": [], "RLRunFailed/run_failed": ["r0"]},
+            3600: {"RLManyRunsSick": [], "RLRunFailed/run_failed": ["r0"]},
         },
     ),
     "of a storm of warnings one gets worse": case(
         [*(sick(run, 600, 2000, "warning") for run in FIVE), sick("r0", 900, 2000)],
         2000,
         {
-            800: {"RLManyRunsSick/warning": FIVE, "RLKLHigh/critical": []},
-            960: {"RLManyRunsSick/warning": FIVE, "RLManyRunsSick/critical": [], "RLKLHigh/critical": ["r0"]},
+            800: {"RLManyRunsSick/warning": FIVE, "RLKL/critical": []},
+            960: {"RLManyRunsSick/warning": FIVE, "RLManyRunsSick/critical": [], "RLKL/critical": ["r0"]},
         },
     ),
     "warnings have a storm of their own": case(
@@ -138,7 +138,7 @@ STORMS = {
         ],
         2000,
         {time: {"RLManyRunsSick": []} for time in range(600, 2000, 150)}
-        | {1100: {"RLRunFailed": ["r4"], "RLRunVanished": ["r5"], "RLManyRunsSick": []}},
+        | {1100: {"RLRunFailed/run_failed": ["r4"], "RLRunVanished/run_vanished": ["r5"], "RLManyRunsSick": []}},
     ),
     "processes that end in different ways are of one kind": case(
         [
@@ -152,7 +152,7 @@ STORMS = {
     "another fault in a storm is told by itself": case(
         [*(sick(run, 600, 2000) for run in FIVE), lasting("r5", 2000, entropy_collapsed=660)],
         2000,
-        {750: {"RLManyRunsSick": FIVE, "RLEntropyLow/critical": ["r5"]}, 1900: {"RLManyRunsSick": FIVE}},
+        {750: {"RLManyRunsSick": FIVE, "RLEntropy/critical": ["r5"]}, 1900: {"RLManyRunsSick": FIVE}},
     ),
     "ten faults of any kind": case(
         [lasting(f"r{i}", 2000, "critical", "", **{name: 600}) for i, name in enumerate((*SIX[:5], *SIX[:5]))],

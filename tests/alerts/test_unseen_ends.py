@@ -19,7 +19,12 @@ from tests.alerts.promtool import Case
 from tests.alerts.test_rules import RULES
 from tests.tools import EACH_GENERATION
 
-VANISHED, UNSEEN, FAILED, KL = "RLRunVanished", "RLRunEndUnseen", "RLRunFailed", "RLKLHigh"
+VANISHED, UNSEEN, FAILED, KL = (
+    "RLRunVanished/run_vanished",
+    "RLRunVanished/run_end_unseen",
+    "RLRunFailed/run_failed",
+    "RLKL",
+)
 AMONG = (VANISHED, UNSEEN, FAILED, KL)
 GONE = 600
 """When Prometheus goes away."""

@@ -82,16 +82,16 @@ def test_the_verdict_is_printed_and_is_the_exit_status(
     said = capsys.readouterr().out.splitlines()
     kl = CONDITION_NAMED["kl_high"]
     assert said[0].startswith(f"look  {kl.summary} In step 8: 3.5 nats, limit 1.2 nats.")
-    assert "  warning: RLKLHigh (kl_high), step 8: 3.5 nats, limit 1.2 nats" in said
+    assert "  warning: RLKL (kl_high), step 8: 3.5 nats, limit 1.2 nats" in said
     assert "  what to do:" in said
-    assert said[-1].endswith("/alerts/runbooks/RLKLHigh.md")
+    assert said[-1].endswith("/alerts/runbooks/RLKL.md")
 
     exporter.log({"reward": math.nan, "kl": 3.5}, step=16)
     _settled(exporter, 16)
     assert main(["status", f"{exporter.url}/metrics"]) == 2
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("act   A reward is NaN or infinite. It began in step 16.")
-    assert "  critical: RLRewardNonFinite (nonfinite_reward), step 16: 1 value NaN or infinite" in said
+    assert "  critical: RLRewardLost (nonfinite_reward), step 16: 1 value NaN or infinite" in said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_ALERTS, WAKE, may_explain
+from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_CONDITIONS, WAKE, may_explain
 from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.step import StepUpdate
@@ -57,7 +57,7 @@ def _subject(run: Planted) -> str:
 
 def test_the_order_of_a_step() -> None:
     """As a step computes them."""
-    assert NONFINITE_ALERTS[:3] == ("RLRewardNonFinite", "RLValueLossNonFinite", "RLNotANumber")
+    assert NONFINITE_CONDITIONS[:3] == ("nonfinite_reward", "nonfinite_value_loss", "nonfinite")
 
 
 LOSS, REWARD, LOST = {"loss": nan}, {"reward": nan}, {"seen": {"rl_weight_norm": [nan]}}

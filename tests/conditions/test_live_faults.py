@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.conditions import from_catalog
+from rlexporter.conditions import table
 from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED
 from rlexporter.conditions.watch import Watch
 from rlexporter.demo import tiny as demo
@@ -44,7 +44,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
     """The watches of the runs of a test."""
     made: list[Watch] = []
-    watch = from_catalog.watch
+    watch = table.watch
 
     def keep(*args: Any) -> Watch:
         made.append(watch(*args))

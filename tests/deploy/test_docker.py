@@ -153,9 +153,9 @@ def test_messages_are_shown(services: dict[str, Any], tmp_path: Path) -> None:
                 labels = {"severity": "critical", "run": "broken", "job": "rlexporter"}
                 told = {"summary": "Run broken: the rate has jumped.", "description": "Step 200."}
                 server.post({"labels": {"alertname": "RLExporterWatchdog"}, "annotations": {}})
-                server.post({"labels": {"alertname": "RLLearningRateJump", **labels}, "annotations": told})
+                server.post({"labels": {"alertname": "RLUpdateTooLarge", **labels}, "annotations": told})
                 expected = (
-                    "page, firing: RLLearningRateJump of broken\n  Run broken: the rate has jumped.\n  Step 200.\n\n"
+                    "page, firing: RLUpdateTooLarge of broken\n  Run broken: the rate has jumped.\n  Step 200.\n\n"
                 )
                 eventually(lambda: expected in shown.read_text())
         finally:

@@ -139,7 +139,7 @@ def test_messages(generation: str, tmp_path: Path) -> None:
     notes = {"summary": "KL is high.", "description": "kl is 7.", "runbook_url": "http://docs/a.md"}
     notes["panel_url"] = "http://grafana/d/a?b&viewPanel=7"
     notes["dashboard_url"], began = "http://grafana/d/a?b", "1970-01-01T03:00:01Z"
-    labels = {"alertname": "RLKLHigh", "severity": "critical"}
+    labels = {"alertname": "RLKL", "severity": "critical"}
     alerts = [
         {"status": "firing", "labels": labels, "annotations": notes, "startsAt": began},
         {"status": "resolved", "labels": {"alertname": "RLStalled"}, "annotations": {"summary": "It stalls."}},
@@ -154,9 +154,9 @@ def test_messages(generation: str, tmp_path: Path) -> None:
         amtool = require_alertmanager(generation) / "amtool"
         return printed(amtool, "template", "render", *options, f"--template.text={text}")
 
-    assert rendered(pagerduty["description"]).strip() == "[critical] a b: RLKLHigh"
+    assert rendered(pagerduty["description"]).strip() == "[critical] a b: RLKL"
     assert rendered(pagerduty["details"][0]["value"]).strip().splitlines() == [
-        "*[critical] RLKLHigh*",
+        "*[critical] RLKL*",
         "KL is high.",
         "kl is 7.",
         "Runbook: http://docs/a.md",

@@ -39,8 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pages_are_all_there(site: Path) -> None:
     """The pages of docs/ and those from outside; links to a page lead to it, others to the file on GitHub."""
     pages = {str(each.relative_to(site)) for each in site.rglob("*.html")}
-    assert pages > {"index.html", "cli.html", "runbooks/RLKLHigh.html", "project/changelog.html"}
-    assert 'href="runbooks/RLKLHigh.html"' in (site / "metrics.html").read_text()
+    assert pages > {"index.html", "cli.html", "runbooks/RLKL.html", "project/changelog.html"}
+    assert 'href="runbooks/RLKL.html"' in (site / "metrics.html").read_text()
     assert "github.com/rlexporter/rlexporter/tree/main/grafana/dashboards" in (site / "dashboards.html").read_text()
 
 

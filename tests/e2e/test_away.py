@@ -48,7 +48,7 @@ def test_ends_around_an_absence(tmp_path: Path) -> None:
         at.page("gone before", "RLRunVanished")
         at.page("gone after", "RLRunVanished")
         (unseen,) = eventually(lambda: at.told("ends meanwhile", path="/chat"))
-        assert unseen.labels["alertname"] == "RLRunEndUnseen"
+        assert unseen.labels["alertname"] == "RLRunVanished"
         assert unseen.labels["severity"] == "warning"
         assert "it was training when Prometheus went away, and gone when it was back." in unseen.description
         assert at.pages("ends meanwhile") == {}
@@ -71,7 +71,7 @@ def test_one_of_two_is_away(tmp_path: Path) -> None:
         wait(max(AWAY, 3 * MINUTE) + 2)
         goes = stack.enter_context(chain("3", tmp_path / "goes", [*ports.values()], at, replica="b"))
         at.page("killed", "RLRunVanished")
-        eventually(lambda: goes.query('ALERTS{alertname="RLRunEndUnseen",alertstate="firing",run="killed"}'))
+        eventually(lambda: goes.query('ALERTS{alertname="RLRunVanished",alertstate="firing",run="killed"}'))
         wait(UNSEEN)
         assert at.pages("killed") == {"RLRunVanished": "firing"}
         assert at.told("killed", path="/chat") == []

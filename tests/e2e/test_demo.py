@@ -183,12 +183,12 @@ def test_a_stall_is_real(step: int, tmp_path: Path) -> None:
 
 FAULTS = {
     "nan": (0, "critical  RLNotANumber", "failed"),
-    "nan_reward": (1, "critical  RLRewardNonFinite", "finished"),
-    "lr_spike": (0, "warning   RLLearningRateJump", "finished"),
+    "nan_reward": (1, "critical  RLRewardLost", "finished"),
+    "lr_spike": (0, "warning   RLUpdateTooLarge", "finished"),
     "dead_reward": (20, "warning   RLRewardFunctionDead", "finished"),
     "reward_hacking": (35, "critical  RLRewardHacking", "finished"),
-    "length_collapse": (15, "warning   RLLengthCollapse", "finished"),
-    "kl_runaway": (40, "warning   RLKLHigh", "finished"),
+    "length_collapse": (15, "warning   RLLength", "finished"),
+    "kl_runaway": (40, "warning   RLKL", "finished"),
 }
 """By fault, the steps within which its alert begins, the alert, and how the run ends. A stall is seen from outside."""
 

@@ -140,7 +140,7 @@ _FILLED = {
     "GRPOConfig(...)": "GRPOConfig(**settings)",
     "train_dataset=...": "train_dataset=prompts",
 }
-_ALERT = "RLRewardNonFinite"
+_ALERT = "RLRewardLost"
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_who_is_called(tmp_path: Path) -> None:
 def _a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
     """It is paged at once with run, step, limit and checkpoint, although all is well in the next; later it is over."""
     at, run, (planted,) = scene.desks[generation], scene.trainings["ratio"].name, scene.planted("ratio")
-    page = at.page(run, "RLRatioHigh")
+    page = at.page(run, "RLRatio")
 
     assert page.labels["severity"] == "critical"
     assert page.labels["cluster"] == "one"
@@ -128,7 +128,7 @@ def _a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
     of = f'{{condition="ratio_high",severity="critical",run="{run}"}}[1h]'  # a busy machine misses a scrape
     assert scene.servers[generation].value(f"last_over_time(rl_condition_events_total{of})") == 1
     assert scene.servers[generation].value(f"last_over_time(rl_condition{of})") == 0
-    firing = f'ALERTS{{run="{run}",alertname="RLRatioHigh",alertstate="firing"}}'
+    firing = f'ALERTS{{run="{run}",alertname="RLRatio",alertstate="firing"}}'
     least = planted["time"] + LATELY + FLAP
     eventually(lambda: time.time() > least and not scene.servers[generation].query(firing))
     last = scene.servers[generation].value(f"max(max_over_time(timestamp({firing})[1h:1s]))")
@@ -140,7 +140,7 @@ def _a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
 def _what_killed_it_stays(scene: Scene, generation: str) -> None:
     """NaN rewards are paged; then SIGKILL: that is paged, and neither is ever over, since the run is not back."""
     at, run, planted = scene.desks[generation], scene.trainings["reward"].name, scene.planted("reward")
-    page = at.page(run, "RLRewardNonFinite")
+    page = at.page(run, "RLRewardLost")
     gone = at.page(run, "RLRunVanished")
 
     first = planted[0]["step"]
@@ -153,10 +153,10 @@ def _what_killed_it_stays(scene: Scene, generation: str) -> None:
     assert gone.description.startswith(said), gone.description
     last = int(gone.description.removeprefix(said).partition(".")[0])
     assert first < last <= planted[-1]["step"], "that of the last scrape, which a busy machine may have left waiting"
-    assert gone.call in [each.call for each in at.told(run, "RLRewardNonFinite")]
+    assert gone.call in [each.call for each in at.told(run, "RLRewardLost")]
     over = scene.killed["reward"] + LATELY + FLAP + UNSEEN
     eventually(lambda: time.time() > over)
-    both = {"RLRewardNonFinite", "RLRunVanished"}
+    both = {"RLRewardLost", "RLRunVanished"}
     firing = scene.servers[generation].query(f'ALERTS{{run="{run}",severity="critical",alertstate="firing"}}')
     assert {each["metric"]["alertname"] for each in firing} == both
     assert at.pages(run) == dict.fromkeys(both, "firing")

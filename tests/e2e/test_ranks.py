@@ -75,7 +75,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
         nan_counted = 'rl_nonfinite_values_total{metric="rl_reward_function_dist",kind="nan"}'
         eventually(lambda: _scraped(server, nan_counted) == {"1": 1})
         assert _scraped(server, 'rl_condition_events_total{condition="nonfinite_reward"}') == {"1": 1}
-        eventually(lambda: server.query('ALERTS{alertname="RLRewardNonFinite",alertstate="firing"}'))
+        eventually(lambda: server.query('ALERTS{alertname="RLRewardLost",alertstate="firing"}'))
         assert _scraped(server, "count by (rank) (rl_reward_mean)") == {"0": 1}
         assert _scraped(server, "rl_ranks_covered") == {"0": 1, "1": 1}
         assert _scraped(server, "rl_world_size") == {"0": 2}

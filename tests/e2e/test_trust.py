@@ -215,12 +215,12 @@ def test_only_the_cause_is_told(tmp_path: Path) -> None:
         at.page("cause first", "RLNotANumber")
         at.page("symptom first", "RLNotANumber")
         _log(exporters["symptom only"], SYMPTOM, 10)
-        at.page("symptom only", "RLTruncation")
+        at.page("symptom only", "RLLength")
 
         # The process knows a symptom that comes after its cause; one that came before is held back by Alertmanager.
         for run, expected in (
             ("cause first", {"RLNotANumber"}),
-            ("symptom first", {"RLNotANumber", "RLTruncation"}),
+            ("symptom first", {"RLNotANumber", "RLLength"}),
         ):
             firing = server.query(f'ALERTS{{run="{run}",alertstate="firing",severity="critical"}}')
             assert {each["metric"]["alertname"] for each in firing} == expected

@@ -157,7 +157,7 @@ def on_time(told: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
 
     That is a run that vanished and should not have, and who was part of a storm: it lasts 75 seconds here.
     """
-    gone = {"run_vanished", "run_end_unseen", "RLRunVanished", "RLRunEndUnseen", "rl:run_end_unseen"}
+    gone = {"run_vanished", "run_end_unseen", "RLRunVanished", "rl:run_end_unseen"}
     late = {each for each in told if gone & {*each} and each[2] not in GONE}
     return told - late - {each for each in told if each[0] == "rl:storm_member"}
 

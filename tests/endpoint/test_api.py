@@ -217,11 +217,11 @@ def test_runbooks_are_served(exporter: Exporter) -> None:
     """By the name of an alert: a cluster without internet has them. Nothing else is."""
     verdict = _status(exporter)["verdict"]
     assert verdict["runbook"] == ""
-    for name in ("RLKLHigh", "RLKLHigh.md"):
+    for name in ("RLKL", "RLKL.md"):
         status, text, headers = fetch(f"{exporter.url}/runbooks/{name}")
         assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
-        assert "# RLKLHigh" in text
-    for name in ("RLNoSuchAlert", "..%2F..%2Fpyproject", "RLKLHigh%00", "README.txt"):
+        assert "# RLKL" in text
+    for name in ("RLNoSuchAlert", "..%2F..%2Fpyproject", "RLKL%00", "README.txt"):
         assert fetch(f"{exporter.url}/runbooks/{name}")[0] == 404, name
 
 

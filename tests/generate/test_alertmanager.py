@@ -37,7 +37,7 @@ from tests.tools import (
 
 pytestmark = pytest.mark.waits
 STORM = MANY_RUNS.alert
-ORDER = ("RLFirst", "RLSecond", "RLThird")
+ORDER = ("first", "second", "third")
 CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))), ORDER)
 PAST = "2020-01-01T00:00:00Z"
 
@@ -63,7 +63,12 @@ def cause(severity: str = "critical", **labels: str) -> dict[str, Any]:
 
 def symptom(severity: str = "critical", **labels: str) -> dict[str, Any]:
     """One that `cause` hides."""
-    return alert("RLKLHigh", severity, "kl_high", **labels)
+    return alert("RLKL", severity, "kl_high", **labels)
+
+
+def nan(name: str, condition: str, run: str) -> dict[str, Any]:
+    """One of those that have an order."""
+    return alert(name, "critical", "nan", run=run, condition=condition)
 
 
 @dataclass(frozen=True)
@@ -83,22 +88,20 @@ CASES = {
     "hides what is milder": Case([symptom("warning", run="c"), cause(run="c")], {("page", "RLNonFinite")}),
     "warning hides warning": Case([cause("warning", run="d"), symptom("warning", run="d")], {("chat", "RLNonFinite")}),
     "warning does not hide critical, and waits": Case(
-        [cause("warning", run="e"), symptom(run="e")], {("page", "RLKLHigh")}
+        [cause("warning", run="e"), symptom(run="e")], {("page", "RLKL")}
     ),
-    "another run": Case(
-        [cause(run="g-1"), symptom("warning", run="g-2")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
-    ),
+    "another run": Case([cause(run="g-1"), symptom("warning", run="g-2")], {("page", "RLNonFinite"), ("chat", "RLKL")}),
     "another namespace": Case(
         [cause(run="h", namespace="one"), symptom("warning", run="h", namespace="two")],
-        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+        {("page", "RLNonFinite"), ("chat", "RLKL")},
     ),
     "another cluster": Case(
         [cause(run="i", cluster="one"), symptom("warning", run="i", cluster="two")],
-        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+        {("page", "RLNonFinite"), ("chat", "RLKL")},
     ),
     "without a run": Case(
         [cause(namespace="j"), cause("warning", namespace="j"), symptom("warning", namespace="j")],
-        {("page", "RLNonFinite"), ("chat", "RLNonFinite"), ("chat", "RLKLHigh")},
+        {("page", "RLNonFinite"), ("chat", "RLNonFinite"), ("chat", "RLKL")},
     ),
     "critical and warnings are one message": Case(
         [
@@ -111,10 +114,10 @@ CASES = {
     "what a warning says of the process is told all the same": Case(
         [
             cause(run="u"),
-            alert("RLRunNotBack", "warning", "crash", run="u"),
+            alert("RLRunFailed", "warning", "crash", run="u"),
             alert("RLExporterErrors", "warning", "exporter", run="u"),
         ],
-        {("page", "RLNonFinite"), ("chat", "RLRunNotBack"), ("chat", "RLExporterErrors")},
+        {("page", "RLNonFinite"), ("chat", "RLRunFailed"), ("chat", "RLExporterErrors")},
     ),
     "hidden by what is hidden": Case(
         [cause(run="l"), alert("RLStalled", "critical", "stall", run="l"), alert("RLSlow", "warning", "slow", run="l")],
@@ -125,14 +128,14 @@ CASES = {
         {("page", "RLNonFinite"), ("page", "RLGradient")},
     ),
     "the first of an order": Case(
-        [alert(name, "critical", "nan", run="r") for name in ("RLThird", "RLFirst", "RLSecond")], {("page", "RLFirst")}
+        [nan("RLC", "third", "r"), nan("RLA", "first", "r"), nan("RLB", "second", "r")], {("page", "RLA")}
     ),
     "the first of an order that is there": Case(
-        [alert(name, "critical", "nan", run="s") for name in ("RLThird", "RLSecond")], {("page", "RLSecond")}
+        [nan("RLC", "third", "s"), nan("RLB", "second", "s")], {("page", "RLB")}
     ),
     "an order in two runs": Case(
-        [alert("RLThird", "critical", "nan", run="t-1"), alert("RLFirst", "critical", "nan", run="t-2")],
-        {("page", "RLThird"), ("page", "RLFirst")},
+        [nan("RLC", "third", "t-1"), nan("RLA", "first", "t-2")],
+        {("page", "RLC"), ("page", "RLA")},
     ),
     "many ranks": Case([cause(run="n") for _ in range(512)], {("page", "RLNonFinite")}),
     "many runs": Case(
@@ -150,15 +153,15 @@ CASES = {
         {("page", STORM)},
     ),
     "a storm of warnings": Case(
-        [alert("RLKLHigh", "warning", "kl", **of, namespace="y") for of in BROKEN[:6]]
+        [alert("RLKL", "warning", "kl", **of, namespace="y") for of in BROKEN[:6]]
         + [alert(STORM, "warning", "storm", **of, namespace="y") for of in BROKEN[:6]],
         {("chat", STORM)},
     ),
     "one of a storm of warnings gets worse": Case(
         [alert(STORM, "warning", "storm", **of, namespace="z") for of in BROKEN[:6]]
-        + [alert("RLKLHigh", "warning", "kl", **of, namespace="z") for of in BROKEN[:6]]
-        + [alert("RLKLHigh", "critical", "kl", **BROKEN[2], namespace="z")],
-        {("chat", STORM), ("page", "RLKLHigh")},
+        + [alert("RLKL", "warning", "kl", **of, namespace="z") for of in BROKEN[:6]]
+        + [alert("RLKL", "critical", "kl", **BROKEN[2], namespace="z")],
+        {("chat", STORM), ("page", "RLKL")},
     ),
     "not ours": Case(
         [
@@ -170,7 +173,7 @@ CASES = {
     ),
     "watchdog": Case([alert(WATCHDOG, "none")], {("heartbeat", WATCHDOG)}),
     "hidden until its cause ends": Case(
-        [cause(run="q"), symptom("warning", run="q")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+        [cause(run="q"), symptom("warning", run="q")], {("page", "RLNonFinite"), ("chat", "RLKL")}
     ),
 }
 SHARED = {"cluster": "c", "namespace": "n", "job": "rl", "run": "shared"}
@@ -178,17 +181,17 @@ X, Y = {**SHARED, "team": "x"}, {**SHARED, "team": "y"}
 TWO = {
     "two teams: critical of one, warning of the other": Case(
         [symptom(**X, condition="kl_high"), symptom("warning", **Y, condition="kl_high")],
-        {("page", "RLKLHigh"), ("chat", "RLKLHigh")},
+        {("page", "RLKL"), ("chat", "RLKL")},
     ),
     "two teams: NaN of one, another fault of the other": Case(
-        [cause(**X), symptom(**Y)], {("page", "RLNonFinite"), ("page", "RLKLHigh")}
+        [cause(**X), symptom(**Y)], {("page", "RLNonFinite"), ("page", "RLKL")}
     ),
     "two teams: the first of an order, and the last": Case(
         [alert("RLFirst", "critical", "nan", **X), alert("RLThird", "critical", "nan", **Y)],
         {("page", "RLFirst"), ("page", "RLThird")},
     ),
     "two teams: warnings of each": Case(
-        [cause("warning", **X), symptom("warning", **Y)], {("chat", "RLNonFinite"), ("chat", "RLKLHigh")}
+        [cause("warning", **X), symptom("warning", **Y)], {("chat", "RLNonFinite"), ("chat", "RLKL")}
     ),
     "two teams: a storm of one": Case(
         [
@@ -196,24 +199,20 @@ TWO = {
             symptom("warning", **X, condition="kl_high"),
             symptom("warning", **Y, condition="kl_high"),
         ],
-        {("chat", STORM), ("chat", "RLKLHigh")},
+        {("chat", STORM), ("chat", "RLKL")},
     ),
     "two users": Case(
         [cause(**SHARED, user="ada"), symptom("warning", **SHARED, user="bob")],
-        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+        {("page", "RLNonFinite"), ("chat", "RLKL")},
     ),
     "two jobs": Case(
         [cause(**SHARED), symptom("warning", **{**SHARED, "job": "other"})],
-        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+        {("page", "RLNonFinite"), ("chat", "RLKL")},
     ),
-    "a team, and none": Case(
-        [cause(**X), symptom("warning", **SHARED)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
-    ),
-    "no team, and one": Case(
-        [cause(**SHARED), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
-    ),
+    "a team, and none": Case([cause(**X), symptom("warning", **SHARED)], {("page", "RLNonFinite"), ("chat", "RLKL")}),
+    "no team, and one": Case([cause(**SHARED), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKL")}),
     "a team and a user, and the team alone": Case(
-        [cause(**X, user="ada"), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+        [cause(**X, user="ada"), symptom("warning", **X)], {("page", "RLNonFinite"), ("chat", "RLKL")}
     ),
 }
 """Two runs of one name, each with a label that the other has not, or has another value of."""
@@ -273,7 +272,7 @@ def play(server: Alertmanager, played: Played) -> None:
     last = cause("warning", run="last", case="last")
     server.post(last)
     eventually(lambda: played.alerts("last"))
-    assert ("chat", "RLKLHigh") not in names(played, "hidden until its cause ends")
+    assert ("chat", "RLKL") not in names(played, "hidden until its cause ends")
     ends = [last, CASES["hidden until its cause ends"].alerts[0]]
     server.post(*(end | {"startsAt": PAST, "endsAt": PAST} for end in ends))
     eventually(lambda: played.alerts("last", "resolved"))
@@ -414,10 +413,10 @@ def test_messages(played: Played) -> None:
     (chat,) = (
         body["attachments"][0]
         for body in played.webhook.bodies("/slack")
-        if body["attachments"][0]["title"] == "[warning] h (two): RLKLHigh"
+        if body["attachments"][0]["title"] == "[warning] h (two): RLKL"
     )
     assert chat["color"] == "warning"
-    milder = text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
+    milder = text.replace("RLNonFinite", "RLKL").replace("critical", "warning")
     assert silenced(chat["text"]) == (milder, matchers(namespace="two", run="h"))
     assert "Silence" not in storm["payload"]["custom_details"]["firing"]
 
@@ -474,10 +473,10 @@ def test_routes(tmp_path: Path) -> None:
         f"alertname={STORM} severity=warning cluster=a team=llm user=ada": "chat-ada",
         f"alertname={STORM} severity=warning cluster=a team=vision": "chat",
         "alertname=NodeDown severity=critical run=a": "null",
-        "alertname=RLKLHigh run=a severity=warning team=llm user=ada": "chat-ada",
-        "alertname=RLKLHigh run=a severity=warning team=llm user=bob": "chat-llm",
-        "alertname=RLKLHigh run=a severity=warning team=vision user=ada": "chat",
-        "alertname=RLKLHigh run=a severity=critical team=llm user=ada": "page",
+        "alertname=RLKL run=a severity=warning team=llm user=ada": "chat-ada",
+        "alertname=RLKL run=a severity=warning team=llm user=bob": "chat-llm",
+        "alertname=RLKL run=a severity=warning team=vision user=ada": "chat",
+        "alertname=RLKL run=a severity=critical team=llm user=ada": "page",
     }
     for labels, receiver in told.items():
         options = (f"--config.file={path}", f"--verify.receivers={receiver}")
@@ -489,7 +488,7 @@ def test_template(tmp_path: Path) -> None:
     alerts = [
         symptom("warning", run="a") | {"status": "firing"},
         symptom(run="a", condition="kl_jump") | {"status": "firing"},
-        alert("RLKL", "warning", run="a") | {"status": "firing", "annotations": {}},
+        alert("RLGradient", "warning", run="a") | {"status": "firing", "annotations": {}},
         cause(run="a") | {"status": "resolved"},
     ]
     common = {"run": 'a "b" & c/+', "namespace": "team", "severity": "critical", "cluster": "eu", "user": "ada"}
@@ -503,14 +502,14 @@ def test_template(tmp_path: Path) -> None:
         '--template.text={{ template "rlexporter.title" . }}\n{{ template "rlexporter.text" . }}',
     )
     title, *text = rendered.splitlines()
-    assert title == f"[critical] {common['run']} (eu/team, user ada): RLKLHigh, RLKL"
+    assert title == f"[critical] {common['run']} (eu/team, user ada): RLKL, RLGradient"
     told = "\n".join(text)
     assert r'{cluster="eu",namespace="team",job="",run="a \"b\" & c/+",team="",user="ada"}' in unquote(told)
     assert "\n\nOwner: ada\nSilence this run: " in told
     assert [line for line in text if line.startswith("*")] == [
-        "*[critical] RLKLHigh*",
-        "*[warning] RLKLHigh*",
+        "*[critical] RLKL*",
         "*[warning] RLKL*",
+        "*[warning] RLGradient*",
         "*[resolved] RLNonFinite*",
     ]
 

@@ -36,7 +36,7 @@ GRADIENT = "RLNotANumber"
         ("verl_file.jsonl", "grpo", [1, 2, 3], {(GRADIENT, 3)}),
         ("verl_critic.jsonl", "ppo", [1, 2, 3], set()),
         ("ms_swift", "grpo", [5, 10, 15], {(GRADIENT, 15)}),
-        ("llama_factory", "custom", [5, 10, 15], {("RLRewardNonFinite", 15)}),
+        ("llama_factory", "custom", [5, 10, 15], {("RLRewardLost", 15)}),
         ("wandb_history.jsonl", "grpo", [0, 1, 1, 2, 2, 3, 3], {(GRADIENT, 3)}),
         ("wandb.csv", "custom", [1, 2, 3], {(GRADIENT, 3)}),
         ("pandas.csv", "custom", [1, 2, 3], {(GRADIENT, 3)}),

@@ -46,7 +46,7 @@ def test_dicts_that_a_notebook_has_printed(tmp_path: Path) -> None:
     assert {(each.run, each.steps) for each in found} == {("cell 3", 60), ("cell 4", 100)}
     alerts = {each.run: {fired.alert for fired in each.alerts} for each in found}
     assert alerts["cell 3"] == set()
-    assert alerts["cell 4"] >= {"RLRewardDrop", "RLRunFailed"}
+    assert alerts["cell 4"] >= {"RLRewardCollapse", "RLRunFailed"}
 
 
 def test_the_table_of_progress_in_a_notebook(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_table_of_progress_in_a_notebook(tmp_path: Path) -> None:
     (report,) = _checked(path, _notebook([drawn]))
 
     assert (report.algorithm, report.steps) == ("grpo", 100)
-    assert "RLRewardDrop" in {fired.alert for fired in report.alerts}
+    assert "RLRewardCollapse" in {fired.alert for fired in report.alerts}
     line = logged(reader.read(path))[0]
     assert line == (1, {"loss": 0.1, "reward": 0.1, "kl": 0.01, "completions/mean_length": 1100.5})
 
@@ -96,7 +96,7 @@ def test_numbers_that_a_loop_prints(line: str, algorithm: str, series: set[str],
     (report,) = _checked(path, f"Model Params: 25.8\nLoading reward model: 1\n{text}done: 1\n")
 
     assert report.algorithm == algorithm
-    assert [alert.alert for alert in report.alerts if alert.severity == "critical"] == ["RLRewardDrop"]
+    assert [alert.alert for alert in report.alerts if alert.severity == "critical"] == ["RLRewardCollapse"]
     lines = logged(reader.read(path))
     assert len(lines) == 100
     assert {key for _, logs in lines for key in logs} - {"epoch", "TFLOPs", "Samples/sec"} == series

@@ -143,11 +143,11 @@ def incidents(alerts: Iterable[Fired]) -> list[tuple[Fired, list[Fired]]]:
     for symptom in order:
         if symptom.cause is None:
             continue
-        own = [pair for pair in causes if pair[0].alert == symptom.cause and pair[0].step <= symptom.step]
+        own = [pair for pair in causes if pair[0].condition == symptom.cause and pair[0].step <= symptom.step]
         if own:
             _, beside = max(own, key=lambda pair: (-_ORDER.index(pair[0].severity), pair[0].step))
         else:  # its cause may have been a symptom itself before
-            beside = next(symptoms for _, symptoms in causes for other in symptoms if other.alert == symptom.cause)
+            beside = next(symptoms for _, symptoms in causes for other in symptoms if other.condition == symptom.cause)
         beside.append(symptom)
     return causes
 

@@ -52,7 +52,7 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
     assert more == "      RuntimeError after step 41."
     assert title == f"  {file}: grpo run run, 41 steps"
     assert out == [
-        "  critical  step 41     RLRewardNonFinite",
+        "  critical  step 41     RLRewardLost",
         "      1 value was NaN or infinite in rl_reward_mean",
         "    symptoms:",
         "      step 41    RLNotANumber: 1 value in rl_grad_norm",
@@ -71,9 +71,9 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len({*re.findall(r"\w+", " ".join(listed))}) == of - ran, "each of the others, also of too few values"
     causes = {fired.alert: fired.cause for fired in judge(reader.read(file)).alerts}
     assert causes == {
-        "RLRewardNonFinite": None,
-        "RLNotANumber": "RLRewardNonFinite",
-        "RLRunFailed": "RLRewardNonFinite",
+        "RLRewardLost": None,
+        "RLNotANumber": "nonfinite_reward",
+        "RLRunFailed": "nonfinite_reward",
     }
 
 
@@ -93,7 +93,7 @@ def test_unknown_keys_are_judged_once_their_meaning_is_given(
     assert "nonfinite: nothing in the log shows it" in " ".join(capsys.readouterr().out.split())
     assert main.main(["check", file, *shlex.split(proposal), "--algorithm", "grpo"]) == 2
     out = capsys.readouterr().out
-    assert "RLKLHigh" in out
+    assert "RLKL" in out
     assert "--map" not in out
 
 
@@ -107,7 +107,7 @@ def test_keys_are_guessed_by_their_last_part(tmp_path: Path, capsys: pytest.Capt
     assert main.main(["check", file]) == 2
     out = capsys.readouterr().out
     assert "guessed by the names of keys: train/scalar_reward for rl_reward_mean," in " ".join(out.split())
-    assert "RLRewardDrop" in out
+    assert "RLRewardCollapse" in out
     assert main.main(["check", "--json", file, "--map", "train/scalar_reward=kl_coef"]) < 2
     (report,) = json.loads(capsys.readouterr().out)
     assert report["guesses"] == {"ppo_policy/entropy": "rl_entropy_per_token"}
@@ -126,9 +126,9 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (report["judged"], report["unknown_keys"], report["notes"]) == (True, [], [])
     assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
     by_name = {each["alert"]: each for each in report["alerts"]}
-    low = by_name["RLEntropyLow"]
+    low = by_name["RLEntropy"]
     assert low == {
-        "alert": "RLEntropyLow",
+        "alert": "RLEntropy",
         "condition": "entropy_low",
         "family": "ENTROPY_LOW",
         "severity": "warning",
@@ -142,7 +142,7 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "limit": "0.2 x its start",
     }
     assert 0.17 < low["threshold"] < 0.19
-    assert ("RLTruncation", "critical", 48) in {(x["alert"], x["severity"], x["step"]) for x in report["alerts"]}
+    assert ("RLLength", "critical", 48) in {(x["alert"], x["severity"], x["step"]) for x in report["alerts"]}
     grad = by_name["RLNotANumber"]
     assert (grad["metric"], grad["value"], grad["unit"], grad["limit"]) == ("rl_grad_norm", 1, "values", "")
     missing = {each["signal"]: each["reason"] for each in report["not_judged"]}
@@ -202,7 +202,7 @@ def test_a_failure_alone_is_no_stop(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     assert main.main(["check", "--json", *map(str, (failed, vanished, warns))]) == 2
     reports = json.loads(capsys.readouterr().out)
-    assert [each["alerts"][0]["alert"] for each in reports] == ["RLRunFailed", "RLRunVanished", "RLEntropyLow"]
+    assert [each["alerts"][0]["alert"] for each in reports] == ["RLRunFailed", "RLRunVanished", "RLEntropy"]
     assert [each["stop"] for each in reports] == [None, None, None]
 
 
@@ -300,7 +300,7 @@ def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None
     expected = sorted((fired.alert, fired.severity) for fired in told)
     assert [(fired.alert, fired.step) for fired in alerts] == [
         ("RLNotANumber", 12),
-        *(("RLTruncation", 31), ("RLRunFailed", 39)),
+        *(("RLLength", 31), ("RLRunFailed", 39)),
     ], "the pace of a step changes nothing"
     end = int(recorded.events[-1].time) + 60
     fired = f'max_over_time(ALERTS{{alertstate="firing",run="a"}}[{end}s])'
@@ -323,13 +323,13 @@ def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None
 CURVES: list[dict[str, Any]] = json.loads((DATA / "real_curves.json").read_text())
 """Of real runs, so that a fresh clone can check what docs/alerts.md says of many: numbers only, of three digits."""
 _BROKEN = {
-    "fl448341": {("RLRewardDrop", "critical", 40)},
+    "fl448341": {("RLRewardCollapse", "critical", 40)},
     "Nithin2311": {("RLNotANumber", "critical", 289)},
-    "Sunshine535-03": {("RLRewardDrop", "critical", 95), ("RLTruncation", "critical", 115)},
+    "Sunshine535-03": {("RLRewardCollapse", "critical", 95), ("RLLength", "critical", 115)},
     "Sunshine535-11": {
-        ("RLRewardDrop", "critical", 50),
-        ("RLTruncation", "critical", 75),
-        ("RLEntropyHigh", "critical", 90),
+        ("RLRewardCollapse", "critical", 50),
+        ("RLLength", "critical", 75),
+        ("RLEntropy", "critical", 90),
         ("RLNoSignal", "critical", 140),
     },
 }

@@ -24,9 +24,7 @@ def _fired(condition: str, severity: str, step: int, metric: str, value: float, 
 
 
 NAN = _fired("nonfinite", "critical", 51, "rl_weight_norm", 2.0, 0.0)
-FAILED = Fired(
-    "RLRunFailed", "", "CRASH", "critical", 52, "rl_run_state", None, None, cause="RLNotANumber", own_step=None
-)
+FAILED = Fired("RLRunFailed", "", "CRASH", "critical", 52, "rl_run_state", None, None, cause="nonfinite", own_step=None)
 ENTROPY = _fired("entropy_low", "warning", 43, "rl_entropy_per_token", 0.2, 0.31, limit="0.35 x its start")
 VERDICT = Verdict("act", "condition", [], "Two things are wrong.")
 REPORT = Report("a.jsonl", "a", "grpo", 51, (), (), verdict=VERDICT, checks={"kl_high": False, "entropy_low": True})
@@ -34,26 +32,26 @@ REPORT = Report("a.jsonl", "a", "grpo", 51, (), (), verdict=VERDICT, checks={"kl
 
 def test_incidents() -> None:
     """In the order of steps: a cause, and below it what is its symptom; the milder limit of its alert is none."""
-    loss = _fired("nonfinite_value_loss", "critical", 51, "rl_value_loss", 16.0, 0.0, cause="RLNotANumber")
+    loss = _fired("nonfinite_value_loss", "critical", 51, "rl_value_loss", 16.0, 0.0, cause="nonfinite")
     cut = _fired("truncation", "critical", 48, "rl_completion_truncated_fraction", 0.95, 0.9)
-    mild = replace(cut, severity="warning", threshold=0.3, cause="RLTruncation", own_step=None)
+    mild = replace(cut, severity="warning", threshold=0.3, cause="truncation", own_step=None)
     length = _fired(
-        "length_high", "warning", 49, "rl_completion_length_mean", 90.0, 43.0, cause="RLTruncation", own_step=60
+        "length_high", "warning", 49, "rl_completion_length_mean", 90.0, 43.0, cause="truncation", own_step=60
     )
     text = written(replace(REPORT, alerts=(FAILED, loss, NAN, length, mild, cut, ENTROPY)))
 
     assert text == textwrap.dedent("""
         act   Two things are wrong.
           a.jsonl: grpo run a, 51 steps
-          warning   step 43     RLEntropyLow
+          warning   step 43     RLEntropy
               Entropy has fallen far below its start.
               rl_entropy_per_token 0.2 nats per token, limit 0.31: 0.35 x its start
               (entropy_low.warning)
-          critical  step 48     RLTruncation
+          critical  step 48     RLLength
               Completions are cut off at the length limit.
               95 %, limit 90 % (truncation.critical)
             symptoms:
-              step 49    RLLengthGrowth: rl_completion_length_mean 90 tokens, limit 43
+              step 49    RLLength: rl_completion_length_mean 90 tokens, limit 43
                 (length_high.warning); its own alert from step 60
           critical  step 51     RLNotANumber
               2 values were NaN or infinite in rl_weight_norm
@@ -81,7 +79,7 @@ def test_where_a_run_would_have_stopped() -> None:
     assert len(longest) <= 80
     every_tenth = replace(REPORT, alerts=(late, early), steps=3000, logged=300)
     assert every_tenth.as_json()["stop"] == {"step": 412, "of": 3000, "condition": "nonfinite_reward"}
-    released = replace(early, cause="RLEntropyLow", own_step=600)
+    released = replace(early, cause="entropy_low", own_step=600)
     assert _stop(late, released, ENTROPY) == [text.format("600 of 3,000", 80)], "a symptom that outlived its cause"
     assert _stop(replace(NAN, step=1), steps=3000) == [text.format("1 of 3,000", 99)]
     assert _stop(replace(NAN, step=0), steps=0) == [text.format("0 of 0", 0)], "a log of the step 0 alone"
@@ -91,7 +89,7 @@ def test_what_would_not_have_stopped_a_run() -> None:
     """A warning, a symptom, the process: of that one nothing is left to stop."""
     assert not _stop(ENTROPY)
     assert not _stop(replace(NAN, severity="info"))
-    assert not _stop(ENTROPY, replace(NAN, cause="RLEntropyLow"))
+    assert not _stop(ENTROPY, replace(NAN, cause="entropy_low"))
     for alert in (RUN_FAILED, RUN_VANISHED):
         assert not _stop(replace(FAILED, alert=alert.alert, cause=None))
     hangs = [each for each in CONDITIONS if each.family in (Family.STALL, Family.CRASH)]
@@ -101,15 +99,15 @@ def test_what_would_not_have_stopped_a_run() -> None:
 
 def test_a_cause_that_was_a_symptom_before() -> None:
     """What belongs to it is shown where it is; and with two causes of one name with the one that came before."""
-    other = _fired("nonfinite", "critical", 10, "rl_kl_per_token", 1.0, 0.0, cause="RLRewardNonFinite")
+    other = _fired("nonfinite", "critical", 10, "rl_kl_per_token", 1.0, 0.0, cause="nonfinite_reward")
     reward = _fired("nonfinite_reward", "critical", 10, "rl_reward_mean", 1.0, 0.0)
-    late = _fired("nonfinite_value_loss", "critical", 60, "rl_value_loss", 1.0, 0.0, cause="RLNotANumber")
+    late = _fired("nonfinite_value_loss", "critical", 60, "rl_value_loss", 1.0, 0.0, cause="nonfinite")
     assert incidents([late, other, reward]) == [(reward, [other, late])]
 
     early = _fired("kl_high", "warning", 5, "rl_kl_per_token", 2.0, 1.0)
     worse = replace(early, severity="critical", step=20)
     first, second = (
-        replace(late, step=step, cause="RLKLHigh", condition="reward_drop", alert="RLRewardDrop") for step in (8, 30)
+        replace(late, step=step, cause="kl_high", condition="reward_drop", alert="RLRewardCollapse") for step in (8, 30)
     )
     assert incidents([early, worse, first, second]) == [(early, [first]), (worse, [second])]
 
