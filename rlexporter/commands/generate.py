@@ -131,7 +131,8 @@ def pack(
 
     ``runbooks_url``, ``grafana_url``: addresses as `base` returns them; without Grafana's no alert has a link to a
     dashboard. ``jobs``: a regular expression. ``matchers``: of PromQL, for all series of runs. ``places``: the site's
-    names of the labels `PLACES`. ``identity``: labels that tell runs apart besides `IDENTITY`. ``profile``: of `PROFILES`.
+    names of the labels `PLACES`. ``identity``: labels that tell runs apart besides `IDENTITY`. ``profile``: of
+    `PROFILES`.
     """
     targets = f"job=~{json.dumps(jobs, ensure_ascii=False)}"
     files = {}

@@ -76,9 +76,9 @@ class Ratio(Level):
     """Compares a number with multiples of its own past, for numbers above 0.
 
     `Own.START`: the median of its first 5 values. `Own.RECENT`: the ``quantile`` (by nearest rank from
-    below) of its last 30 values that are not 0, without the newest ``lag``; of 10 at least. Of log-normal noise with a spread of 0.3,
-    a limit of 4 that must be passed once alarms in less than 1 of 10,000 steps. The delay is that of the persistence,
-    as long as it is less than ``lag``.
+    below) of its last 30 values, without the newest ``lag``; of 10 at least. Above the median 0 does not count. Of log-normal noise with a
+    spread of 0.3, a limit of 4 that must be passed once alarms in less than 1 of 10,000 steps. The delay is that of the
+    persistence, as long as it is less than ``lag``.
     """
 
     of: Own = Own.START
@@ -112,8 +112,9 @@ class Ratio(Level):
         """Return the part of the past; None while it is too short."""
         if self.of is Own.START:
             return past.start(START) if past.count > START else None
-        # Half of the gradients of a healthy run can be 0, where groups have no spread: they say nothing of scale.
-        own = sorted(filter(None, past.last(30, self.lag)))
+        own = sorted(past.last(30, self.lag))
+        if self.quantile > 0.5:  # half of the gradients of a healthy run can be 0: they say nothing of its scale
+            own = [*filter(None, own)]
         return own[int(self.quantile * (len(own) - 1))] if len(own) >= WARM else None
 
 

@@ -235,7 +235,8 @@ class Incidents:
         same = cause.condition.family is symptom.condition.family
         if same and cause.place > symptom.place:
             return False
-        return may_explain((cause.condition, cause.limit), (symptom.condition, symptom.limit))
+        pair = (cause.condition, cause.limit), (symptom.condition, symptom.limit)
+        return may_explain(*pair) or foretells(*pair)
 
     def _came_through_the_weights(self, cause: _Begun, symptom: _Begun) -> bool:
         """Return True if ``cause`` has ended the weights after its step, and they what begins now."""

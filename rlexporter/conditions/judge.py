@@ -93,27 +93,15 @@ class Judge:
         run.subjects.clear()
         self._step = view.step
         self.values = values = {}
-        numbers, tensors, restarted = view.numbers, view.counted, run.restarted
+        restarted = run.restarted
         for state in asked:
             if restarted and self._ends(state):
                 self._begin_again(state, changed)
-            reading = None
-            for get in state.tried:
-                if type(get) is str:
-                    value = numbers.get(get)
-                elif type(get) is Counted:
-                    value = get.of(counted) if (counted := tensors.get(get.series)) is not None else None
-                else:
-                    got: Any = get.now(view, run)  # type: ignore[union-attr]
-                    value = got
-                    if type(got) is Reading:
-                        value, reading = got.value, got
-                    elif got is not None and type(got) is not float:
-                        value, reading = float(len(got)), Reading(0.0, subject=got)
-                if value is not None and value - value == 0.0:  # finite
-                    break
-            else:
+                self._renew(state)
+            read = state.read(view, run)
+            if read is None:
                 continue
+            get, value, reading = read
             if get is not state.get or ((origin := state.origin) is not None and origin.places != state.origin_places):
                 self._place(state, get, changed)
             past = state.past
@@ -151,6 +139,7 @@ class Judge:
         for state in self._states.values():
             if state not in asked and self._ends(state):
                 self._begin_again(state, changed)
+                self._renew(state)
         self._run.restarted = set()
 
     def _ends(self, state: SignalState) -> bool:
@@ -186,6 +175,8 @@ class Judge:
         origin = state.origin
         if state.get is not None and (get is not state.get or state.origin_places):
             self._begin_again(state, changed)
+            if get is not state.get:
+                self._renew(state)
         state.get, place = get, state.getters.index(get)
         state.places += 1
         state.began = self._step
@@ -226,6 +217,15 @@ class Judge:
                 limit.begin_again()
         state.begin_again(self._step)
         self._run.past[state.name] = state.past
+
+    def _renew(self, state: SignalState) -> None:
+        """Forget what computes a signal, and what is derived from it, of the steps before."""
+        for get in state.getters:
+            if isinstance(get, Computed):
+                get.renew()
+        for other in self._states.values():
+            if other.origin is state:
+                self._renew(other)
 
     def _judge(self, state: SignalState, value: float, reading: Reading, changed: list[Transition]) -> None:
         past = state.past
@@ -546,6 +546,25 @@ class SignalState:
         self.finding = False
         """True if its number says nothing: something was found, or not."""
 
+    def read(self, view: View, run: Context) -> tuple[Getter, float, Reading | None] | None:
+        """Return the number of the step, where it was read, and what is to be said with it; None without a number."""
+        for get in self.tried:
+            reading = None
+            if type(get) is str:
+                value = view.numbers.get(get)
+            elif type(get) is Counted:
+                value = get.of(counted) if (counted := view.counted.get(get.series)) is not None else None
+            else:
+                got: Any = get.now(view, run)  # type: ignore[union-attr]
+                value = got
+                if type(got) is Reading:
+                    value, reading = got.value, got
+                elif got is not None and type(got) is not float:
+                    value, reading = float(len(got)), Reading(0.0, subject=got)
+            if value is not None and value - value == 0.0:  # finite
+                return get, value, reading
+        return None
+
     def has_news(self, reading: Reading) -> bool:
         """Return True if a finding that holds is about something that it was not about before."""
         return bool(self.said) and self.finding and not self.said.issuperset(reading.subject)
@@ -562,9 +581,6 @@ class SignalState:
         self.past = Past()
         self.until, self.began = 0, step
         self.said.clear()
-        for get in self.getters:
-            if isinstance(get, Computed):
-                get.renew()
 
 
 def awake(states: Iterable[SignalState], view: View) -> list[SignalState]:

@@ -12,17 +12,17 @@ _CLEAR = 4.0
 """The spreads from step to step by which a reward is clearly above its start."""
 _NEAR = 0.75
 """The share of the most that was ever gained from which a reward is near its best."""
-_RISE, _FALL = 4.0, 2.0
-"""The factors by which a number moves at most in 20 steps of a healthy run that gains no more than before."""
+_KL, _OTHER = 4.0, 2.0
+"""The factors by which KL, and any other number, moves at most in 20 steps of a healthy run that gains as before."""
 _MOST = 2.0
 """The growth of a gain that counts at most: next to none may grow by any factor."""
 _PAST = 20
-"""The observations from which the pace of a rise is known: before, a number may grow from 0 by any factor."""
+"""The observations from which the pace of KL is known: before, it may grow from 0 by any factor."""
 _NEXT_TO_NONE = 1 / 3
 """The share of the reward now, above the lowest there was, below which there was next to none."""
 
 
-LEARNED = (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.LENGTH, Family.GRAD)
+LEARNED = (Family.KL_HIGH, Family.ENTROPY_LOW, Family.LENGTH, Family.GRAD)
 """The families of what moves as a policy learns: the rule is for each limit of them that is relative."""
 
 
@@ -30,7 +30,7 @@ def explains(run: Context, past: Past, family: Family) -> bool:
     """Return True if learning explains that a number has left its own ``past``, or is far from where it began.
 
     It does while the reward is clearly above its start and near its best, unless the number moves much faster than the
-    gain: by more than `_RISE` or `_FALL` in 20 steps, times the factor of the gain. It does too where there was nothing
+    gain: by more than `_KL` or `_OTHER` in 20 steps, times the factor of the gain. It does too where there was nothing
     to learn from before: what a policy was like then says nothing of how it moves when it learns, and a penalty alone
     has small gradients.
     """
@@ -39,10 +39,11 @@ def explains(run: Context, past: Past, family: Family) -> bool:
     if _gain(run.past["reward"]) <= 0.0:
         return False
     before = past.last(30, 20) or past.first[:START]
-    then, now, pace = abs(median(before)), abs(past.newest), _growth(run.past["reward"])
-    if now < then:
-        return then <= _FALL * now * pace
-    return len(before) < _PAST or now <= _RISE * then * pace
+    then, now = abs(median(before)), abs(past.newest)
+    if family is Family.KL_HIGH and len(before) < _PAST:
+        return True
+    pace = (_KL if family is Family.KL_HIGH else _OTHER) * _growth(run.past["reward"])
+    return max(now, then) <= pace * min(now, then)
 
 
 def found(run: Context) -> bool:

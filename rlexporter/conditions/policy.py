@@ -240,7 +240,7 @@ UPDATES = (
         "RLUpdateTooLarge",
         Family.POLICY_STEP,
         "clipfrac",
-        level(warning({"token": 0.3, "sequence": 0.5}, LASTING)),
+        level(warning({"token": 0.3, "sequence": 0.5}, SOME)),
         "Too much of the updates is clipped.",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from math import ceil
 from statistics import median
 
@@ -43,7 +44,7 @@ class WeightsLost:
     """Finds reward functions whose weight has become 0. Where weights change the reward begins again."""
 
     def __init__(self) -> None:
-        self._weights: Each[Gone] = Each(lambda: Gone(after=1))
+        self._weights: Each[Gone] = Each(partial(Gone, after=1))
 
     def __call__(self, view: View, run: Context) -> Found | None:
         """Return the functions, each with the step of that."""
@@ -69,7 +70,7 @@ class Function:
     def __init__(self) -> None:
         self.past = Past()
         """Its means."""
-        self.still = Still()
+        self.still = Still(tosses=0)
         self.since = 0
         """The step since which it has given nothing but one and the same reward."""
         self._varied = 0

@@ -64,9 +64,8 @@ def ordered(signals: Iterable[Signal]) -> tuple[Signal, ...]:
     declared = list(signals)
     named = {signal.name: signal for signal in declared}
     if len(named) < len(declared):
-        raise ValueError(
-            f"declared twice: {', '.join(sorted(each.name for each in declared if named[each.name] is not each))}"
-        )
+        twice = next(each.name for each in declared if named[each.name] is not each)
+        raise ValueError(f"the signal {twice} is declared twice")
     order: dict[str, Signal] = {}
 
     def place(signal: Signal, above: tuple[str, ...]) -> None:

@@ -132,7 +132,7 @@ def test_conditions_are_consistent() -> None:
         assert severities == sorted(set(severities), key=["info", "warning", "critical"].index), condition.name
         assert set(condition.related) <= set(NAMED), condition.name
         assert condition.remedies, condition.name
-        assert all(limit.k_of_n[0] <= limit.k_of_n[1] for limit in condition.limits)
+        assert all(limit.lasts.enough <= limit.lasts.of for limit in condition.limits)
 
 
 Told = dict[str, Any]

@@ -9,10 +9,11 @@ import pytest
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions import judge as judging
+from rlexporter.conditions.declare import COMPUTED
 from rlexporter.conditions.judge import Judge, SignalState
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.table import CONDITIONS, FUNCTIONS, SIGNALS
-from rlexporter.conditions.view import Memory, View
+from rlexporter.conditions.table import CONDITIONS, SIGNALS
+from rlexporter.conditions.view import Context, View
 from rlexporter.model.condition import Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Transition
@@ -58,7 +59,7 @@ def views(seed: int, steps: int) -> Iterator[View]:
 
 def judged(seed: int) -> list[tuple[list[Transition], dict[Series, float], tuple[str, float] | None]]:
     """Judge such a run as GRPO; return of each step what changed, the numbers, and what is nearest to a limit."""
-    judge = Judge(CONDITIONS, SIGNALS, FUNCTIONS)
+    judge = Judge(CONDITIONS, SIGNALS, COMPUTED)
     judge.begin(RunFacts(algorithm="grpo", step=0))
     found = []
     for view in views(seed, 150):
@@ -77,7 +78,6 @@ def test_who_is_not_asked_would_have_said_nothing(seed: int, monkeypatch: pytest
         return list(states)
 
     monkeypatch.setattr(judging, "awake", everyone)
-    monkeypatch.setattr(judging, "_is_at_0", lambda state: False)
     assert repr(asked) == repr(judged(seed))
 
 
@@ -86,4 +86,4 @@ def test_a_function_says_nothing_without_what_it_reads(source: Source) -> None:
     """Nothing of what a function declares to read is there: it has no number."""
     view = View(1, True, 1.0, 1, AnomalyCounts())
     past = {signal.name: Past() for signal in SIGNALS}
-    assert FUNCTIONS[source.series](view, Memory(past)) is None
+    assert COMPUTED[source.series]()(view, Context(past)) is None

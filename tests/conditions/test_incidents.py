@@ -259,7 +259,7 @@ FORETOLD: dict[str, tuple[list[dict[str, Any]], dict[str, str]]] = {
     "nor is what is worse": ([{"kl": 9.0}] * 3 + [SHORT | {"kl": 9.0}] * 5, {}),
     "with what follows from it": (
         [SHORT] + [SHORT | SURE | {"grad_norm": 0.0, "frac_reward_zero_std": 0.05}] * 4,
-        {"entropy_low": "length_low", "gradient_dead": "length_low"},
+        {"entropy_low": "length_low", "gradient_dead": "entropy_collapsed"},
     ),
     "what was short first is why entropy is low": ([SHORT] + [SHORT | SURE] * 4, {"entropy_low": "length_low"}),
     "and the other way round": ([SURE] + [SHORT | SURE] * 5, {"length_low": "entropy_low"}),

@@ -13,11 +13,11 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.conditions import table
 from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import Watch, watch
 from rlexporter.demo import tiny as demo
 from rlexporter.model.condition import Family
+from rlexporter.run import run
 from tests import tiny
 from tests.conditions.began import began, is_over
 from tests.conditions.live_faults import AT, FLAT, NAN, RUNS, STEEP, STILL, Plant, shown
@@ -44,13 +44,12 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
     """The watches of the runs of a test."""
     made: list[Watch] = []
-    watch = table.watch
 
     def keep(*args: Any) -> Watch:
         made.append(watch(*args))
         return made[-1]
 
-    monkeypatch.setattr(from_catalog, "watch", keep)
+    monkeypatch.setattr(run, "watch", keep)
     return made
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from rlexporter.conditions.declare import COMPUTED
+from rlexporter.conditions.detectors import SOME, Own, level, ratio, warning
 from rlexporter.conditions.judge import Judge
-from rlexporter.conditions.table import CONDITIONS, FUNCTIONS, SIGNALS
+from rlexporter.conditions.table import CONDITIONS, SIGNALS
 from rlexporter.conditions.view import View
 from rlexporter.config.settings import Settings
 from rlexporter.logs import playback, reader
-from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
+from rlexporter.model.condition import Condition, Family, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import RunFacts
 from rlexporter.run.run import Run
@@ -21,18 +23,10 @@ _KL, _WEIGHTS = "rl_kl_per_token", "rl_loss"
 """Where two signals are read; the second one stands for any number whose healthy value is fixed."""
 
 
-def _condition(name: str, signal: str, limit: float, *, below: bool = False, baseline: Baseline) -> Condition:
-    limits = (Limit(Severity.WARNING, limit, (2, 3)),)
-    return Condition(
-        name=name,
-        alert=name,
-        family=Family.DATA,
-        signal=signal,
-        limits=limits,
-        summary="",
-        below=below,
-        baseline=baseline,
-    )
+def _condition(name: str, signal: str, limit: float, *, below: bool = False, of: Own | None = None) -> Condition:
+    limits = warning(limit, SOME)
+    detector = ratio(limits, of=of, below=below) if of else level(limits, below=below)
+    return Condition(name=name, alert=name, family=Family.DATA, signal=signal, detector=detector, summary="")
 
 
 def _nearest(
@@ -41,13 +35,13 @@ def _nearest(
     limit: float,
     *,
     below: bool = True,
-    baseline: Baseline = Baseline.FIXED,
+    of: Own | None = None,
 ) -> list[tuple[str, float] | None]:
     """What is nearest after each step: KL has the limit 0.5, and the other number this one."""
     signals = [Signal("kl", "nats", (Source(_KL),)), Signal("fixed", "fraction", (Source(_WEIGHTS),))]
     conditions = [
-        _condition("kl_high", "kl", 0.5, baseline=Baseline.FIXED),
-        _condition("fixed_wrong", "fixed", limit, below=below, baseline=baseline),
+        _condition("kl_high", "kl", 0.5),
+        _condition("fixed_wrong", "fixed", limit, below=below, of=of),
     ]
     judge = Judge(conditions, signals, {})
     judge.begin(RunFacts(algorithm="grpo", step=0))
@@ -64,20 +58,20 @@ _RISING = [0.001 * step for step in range(1, 41)]
 
 
 @pytest.mark.parametrize(
-    ("value", "limit", "below", "baseline"),
+    ("value", "limit", "below", "of"),
     [
-        pytest.param(1.0, 0.75, True, Baseline.FIXED, id="all weights change"),
-        pytest.param(1.0, 0.9, True, Baseline.FIXED, id="a correlation of 1"),
-        pytest.param(1.0, 0.6, True, Baseline.START, id="a ratio that is where it was at the start"),
-        pytest.param(0.5, 0.8, False, Baseline.FIXED, id="half of all are cut off, as it was from the first step"),
-        pytest.param(1.0, 1.5, False, Baseline.FIXED, id="yes"),
-        pytest.param(20.0, 5.0, False, Baseline.RECENT, id="a length that never changes"),
+        pytest.param(1.0, 0.75, True, None, id="all weights change"),
+        pytest.param(1.0, 0.9, True, None, id="a correlation of 1"),
+        pytest.param(1.0, 0.6, True, Own.START, id="a ratio that is where it was at the start"),
+        pytest.param(0.5, 0.8, False, None, id="half of all are cut off, as it was from the first step"),
+        pytest.param(1.0, 1.5, False, None, id="yes"),
+        pytest.param(20.0, 5.0, False, Own.RECENT, id="a length that never changes"),
     ],
 )
-def test_a_constant_is_not_near_its_limit(value: float, limit: float, below: bool, baseline: Baseline) -> None:
+def test_a_constant_is_not_near_its_limit(value: float, limit: float, below: bool, of: Own | None) -> None:
     """However large its share of it is; nor one that trembles. What grows is nearest instead."""
     for fixed in ([value] * 40, [value * (1 + 0.001 * (step % 2)) for step in range(40)]):
-        found = _nearest(_RISING, fixed, limit, below=below, baseline=baseline)
+        found = _nearest(_RISING, fixed, limit, below=below, of=of)
         assert {each[0] for each in found if each} == {"kl"}
         assert found[-1] == ("kl", 0.08)
 
@@ -165,7 +159,7 @@ def _level(shares: Iterable[float]) -> int:
 
 def test_the_weights_of_a_healthy_run_are_not_near_an_alert() -> None:
     """The number that this was seen with, by the catalog's own limit: 1 in each step, while the KL grows."""
-    judge = Judge(CONDITIONS, SIGNALS, FUNCTIONS)
+    judge = Judge(CONDITIONS, SIGNALS, COMPUTED)
     judge.begin(RunFacts(algorithm="grpo", step=0))
     for step in range(1, 41):
         numbers = {_KL: 0.002 * step, "rl_weight_changed_fraction": 1.0, "rl_learning_rate": 1e-6}

@@ -25,7 +25,8 @@ from apprise.plugins.slack import NotifySlack
 from rlexporter import Discovery, Exporter
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
-from rlexporter.conditions.table import CONDITION_NAMED, watch
+from rlexporter.conditions.table import CONDITION_NAMED
+from rlexporter.conditions.watch import watch
 from rlexporter.config.settings import Settings
 from rlexporter.feed.feed import Feed
 from rlexporter.model.condition import Severity
