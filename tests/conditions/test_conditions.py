@@ -135,8 +135,8 @@ PLANTS = {
     ),
     "kl runs away with the reward": Plant(
         "rloo",
-        {"reward_hacking/critical": 12, "kl_jump/warning": 9, "kl_high/warning": 14, "kl_jump/critical": 15},
-        lambda i: {"kl": 0.1 + 0.105 * i, "reward": 1.2 + 0.03 * i},
+        {"reward_hacking/critical": 12, "kl_jump/warning": 9, "kl_high/warning": 13, "kl_jump/critical": 15},
+        lambda i: {"kl": 0.1 + 0.111 * i, "reward": 1.2 + 0.03 * i},
         healthy=SETTLED,
     ),
     "kl below 0": Plant("ppo-legacy", {"kl_negative/warning": 2, "kl_negative/critical": 4}, {"objective/kl": -2.0}),
