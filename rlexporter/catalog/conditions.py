@@ -141,23 +141,11 @@ NONFINITE: dict[str, tuple[str, ...]] = {
 `nonfinite` counts those of all other metrics too, behind these.
 """
 
-STOP = (
-    "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last good checkpoint, which "
-    "`rl_last_good_checkpoint_step` names."
-)
-"""What to do first about NaN."""
-_AFTER_NAN = (
-    STOP,
-    "Lower `learning_rate`, lengthen `warmup_steps`, keep `max_grad_norm` at 1 or below.",
-    "Train in bf16 rather than fp16; compute the loss and log-probabilities in fp32.",
-)
-
 
 def _nonfinite(
     name: str,
     alert: str,
     what: str,
-    remedies: tuple[str, ...] = _AFTER_NAN,
     algorithms: tuple[str, ...] = (),
     related: tuple[str, ...] = (),
     about: str = "",
@@ -166,29 +154,8 @@ def _nonfinite(
         above(name, critical(0.0)),
         summary=f"{what} is NaN or infinite.",
         about=about,
-        remedies=remedies,
         related=("rl_nonfinite_values_total", *related),
     )
-
-
-_SMALLER = (
-    "Lower `learning_rate`; warm up.",
-    "GRPO, RLOO: lower `num_iterations` and `steps_per_generation`.",
-    "PPO: lower `num_ppo_epochs`.",
-    "Legacy PPO: set `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
-)
-
-_PENALISED = (
-    "GRPO, RLOO: raise `beta`.",
-    "PPO: raise `kl_coef`.",
-    "Legacy PPO: raise `init_kl_coef`, or lower `target`.",
-)
-_NEARER = (
-    *_PENALISED,
-    "Read completions with a high reward.",
-    "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
-    'If the run is meant to leave its reference, set `thresholds={"kl_high": ...}`.',
-)
 
 
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
@@ -207,13 +174,6 @@ SETTLED = 70
 """In so many steps KL may grow from 0 by any factor, as the policy leaves its reference."""
 
 
-_MORE_SIGNAL = (
-    "Read completions and their rewards of one step.",
-    "Mix in prompts of another difficulty.",
-    "GRPO, RLOO: drop groups without spread (dynamic sampling, DAPO).",
-    "GRPO, RLOO: raise `num_generations` or `temperature`.",
-)
-
 REWARD_GAIN_FROM = 60
 """The number of rewards before the signal `reward_gain` is computed: the first 30 and the last 30."""
 _PLATEAU_FROM = 170
@@ -222,11 +182,6 @@ _PLATEAU_FROM = 170
 REWARD_DIP = 4.0
 """So many spreads a fall of the reward counts at most while it may be a dip."""
 
-_LONGER = (
-    "GRPO, RLOO: raise `max_completion_length`, if the task needs it.",
-    "PPO: raise `response_length`, if the task needs it.",
-    "Penalize length, or reward ending: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
-)
 
 CONDITIONS: tuple[Condition, ...] = (
     _nonfinite(
@@ -235,14 +190,6 @@ CONDITIONS: tuple[Condition, ...] = (
         "A reward",
         about="{subject} returned NaN or infinity.",
         related=("rl_reward_mean", "rl_reward_function_mean"),
-        remedies=(
-            "GRPO, RLOO: let the reward function return None for samples that it cannot judge, and a number for all "
-            "others.",
-            "PPO, Legacy PPO: run the reward model in bf16 or fp32, and on completions no longer than it was trained "
-            "on.",
-            "GRPO, RLOO: what was learned from those groups is wrong, as NaN is averaged away: resume from a "
-            "checkpoint from before, if there is one.",
-        ),
     ),
     _nonfinite(
         "nonfinite_value_loss",
@@ -257,123 +204,97 @@ CONDITIONS: tuple[Condition, ...] = (
         "A number that training computes",
         about="{subject} is NaN or infinite.",
         related=("rl_weight_norm", "rl_loss", "rl_grad_norm", "rl_last_good_checkpoint_step"),
-        remedies=(
-            *_AFTER_NAN,
-            "`logging_nan_inf_filter` is on by default and logs a running mean of the loss instead: set it to False "
-            "to see it in the log too.",
-        ),
     ),
     condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_lost", critical(0.5)),
         summary="No completion of a step got a reward.",
-        remedies=("Run the reward functions on one batch by hand; let them raise where they fail.",),
         related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
     condition("reward_function_lost", "RLRewardLost", Family.NONFINITE, _GROUP).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function no longer returns numbers.",
         about="{subject} no longer returns numbers.",
-        remedies=("Run the function on one batch by hand.",),
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
     condition("prompts_stuck", "RLPromptsChanged", Family.DATA, _TRAINERS).when(
         above("prompts_stuck", warning(0.9, k=5, n=5)),
         summary="Every step trains on the same prompts.",
-        remedies=("Print the prompts of two steps; look at the sampler, its seed, and what was changed on resuming.",),
         related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
     condition("prompts_short", "RLPromptsChanged", Family.DATA, _TRAINERS).when(
         below("prompt_shortness", warning(0.7, k=2, n=3)),
         summary="Prompts have become much shorter.",
-        remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
         related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),
     condition("prompt_end_changed", "RLPromptsChanged", Family.DATA, _GROUPS).when(
         above("prompt_end_changed", warning(0.5, k=2, n=3)),
         summary="Prompts end with another token than before.",
-        remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
         related=("rl_prompt_end_changed_fraction", "rl_prompt_length_dist"),
     ),
     condition("loss_mask_wrong", "RLLossInputsWrong", Family.OBJECTIVE, _GROUPS).when(
         above("loss_mask_wrong", warning(0.25, k=2, n=3), critical(0.75, k=2, n=3)),
         summary="The loss mask does not fit the completions.",
-        remedies=("Compare `completion_mask` with `completion_ids` of one batch in `_compute_loss`.",),
         related=("rl_loss_mask_wrong_fraction", "rl_completion_length_dist"),
     ),
     condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE, _TRAINERS).when(
         below("advantage_reward", warning(0.5, k=2, n=3), critical(0.0, k=4, n=5)),
         summary="Advantages do not follow the rewards they are computed from.",
-        remedies=("Compute the advantages of one group by hand from its rewards.",),
         related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
     ),
     condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE, _GROUPS).when(
         above("first_use", warning(3.0, k=2, n=3), vs=Baseline.START, floor=0.01),
         summary="The old log-probabilities are not those of the policy that sampled.",
-        remedies=("Recompute them for each rollout, before its first update; set dropout to 0.",),
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
     condition("reference_moved", "RLReference", Family.OBJECTIVE, _TRAINERS).when(
         above("ref_changed", warning(0.001)),
         summary="The reference model changes although nothing asked for it.",
-        remedies=("Load the reference by itself; set `requires_grad_(False)` and keep it out of the optimizer.",),
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
     condition("gradients_lost", "RLWeights", Family.OPTIMIZER, _TRAINERS).when(
         above("gradients_lost", warning(0.05, k=2, n=2)),
         summary="Some of the weights no longer get a gradient.",
-        remedies=("Print the name of each parameter whose `grad` is None or 0 before the optimizer's step.",),
         related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
     condition("weight_norm_jump", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("weight_norm_step", warning(8.0), vs=Baseline.RECENT, floor=0.08),
         summary="The norm of the trained weights has jumped.",
-        remedies=("Look at which parameters require gradients, and at what was loaded in this step.",),
         related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
     condition("weights_moved", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
         summary="The weights have moved much farther than an update moves them.",
-        remedies=("Look at what loads or copies weights in this step.",),
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
     condition("optimizer_restarted", "RLWeights", Family.WEIGHTS, _TRAINERS).when(
         above("optimizer_restart", warning(0.5)),
         summary="The optimizer has lost its moments.",
-        remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
         related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
     condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         above("optimizer_missing", warning(0.0, k=2, n=2), critical(0.99, k=3, n=3)),
         summary="Some of the trained weights are not in the optimizer.",
-        remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
         related=("rl_optimizer_missing_fraction", "rl_weight_changed_fraction"),
         foretold_by=("weights_frozen", "policy_frozen"),
     ),
     condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         below("weights_rounded", info(0.05, k=5, n=5)),
         summary="Hardly any weight changes: most updates are lost to rounding.",
-        remedies=("Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",),
         related=("rl_weight_changed_fraction", "rl_learning_rate"),
     ),
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD, _TRAINERS).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
         summary="The gradient is exactly zero although rewards differ.",
-        remedies=(
-            "Look at `rl_nonfinite_values_total` and at the truncated fraction in the same steps.",
-            "Raise `max_completion_length` where everything is truncated.",
-        ),
         related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
     condition("learning_rate_zero", "RLPolicyFrozen", Family.LR).when(
         below("learning_rate_share", warning(1e-6, k=10, n=10)),
         summary="The learning rate is zero.",
-        remedies=("Check `lr_scheduler_type`, `warmup_steps` and `max_steps`.",),
         related=("rl_learning_rate",),
     ),
     condition("learning_rate_jump", "RLUpdateTooLarge", Family.LR).when(
         above("learning_rate", warning(5.0), vs=Baseline.PREVIOUS, min_observations=2),
         summary="The learning rate has jumped.",
-        remedies=("Find what set the rate: the scheduler, a callback, or a resume without its state.",),
         related=("rl_learning_rate",),
     ),
     condition("grad_spike", "RLGradient", Family.GRAD).when(
@@ -381,54 +302,43 @@ CONDITIONS: tuple[Condition, ...] = (
             "grad_norm", warning(100.0, learning="recent gradients"), vs=Baseline.P90, floor=1e-6, min_observations=20
         ),
         summary="The gradient norm has spiked.",
-        remedies=("Keep `max_grad_norm` at 1 or below.", "Clip the rewards, or scale them."),
         related=("rl_grad_norm", "rl_reward_std"),
     ),
     condition("grad_explosion", "RLGradient", Family.GRAD).when(
         above("grad_norm", critical(5.0, k=3, n=5, learning="recent gradients"), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm explodes.",
-        remedies=(
-            "Lower `learning_rate`; keep `max_grad_norm`.",
-            "Compare `rl_reward_std` and the sampling mismatch in the same steps.",
-        ),
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
     condition("ratio_high", "RLRatio", Family.POLICY_STEP).when(
         above("ratio", warning(2.0, k=2, n=2), critical(10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
-        remedies=_SMALLER,
         related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
         stops=False,
     ),
     condition("ratio_tail", "RLRatio", Family.POLICY_STEP).when(
         above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
         summary="Many tokens have a probability ratio below 0.1 or above 10.",
-        remedies=_SMALLER,
         related=("rl_policy_ratio_dist",),
     ),
     condition("ratio_low", "RLRatio", Family.POLICY_STEP).when(
         below("ratio", warning(0.6, k=2, n=2), vs=Baseline.START),
         summary="The probability ratio of new and old policy is far below its own level.",
-        remedies=_SMALLER,
         related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition("approxkl_spike", "RLUpdateTooLarge", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(1.0)),
         summary="One update has moved the policy very far.",
-        remedies=_SMALLER,
         related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
     condition("approxkl_high", "RLUpdateTooLarge", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(0.2, k=3, n=3), critical(1.0, k=3, n=5)),
         summary="Updates move the policy too far.",
-        remedies=_SMALLER,
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
         stops=False,
     ),
     condition("clipfrac_high", "RLUpdateTooLarge", Family.POLICY_STEP).when(
         above("clipfrac", warning({"token": 0.3, "sequence": 0.5}, k=5, n=12)),
         summary="Too much of the updates is clipped.",
-        remedies=_SMALLER,
         related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
     condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE, (*_GROUP, "ppo")).when(
@@ -439,30 +349,22 @@ CONDITIONS: tuple[Condition, ...] = (
             floor={"logp": 0.03, "kl": 0.01},
         ),
         summary="Sampler and trainer disagree far more than they did.",
-        remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
         summary="Completions are not drawn from the policy being trained.",
-        remedies=(
-            "Compare the generation settings with `temperature` of the trainer.",
-            "Check that the sampler has the newest weights.",
-            "If the sampler is meant to differ, set `sampler_differs = false`.",
-        ),
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
     condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE, _GROUPS).when(
         above("copies_excess", warning(COPIES_EXCESS, k=2, n=3)),
         summary="Completions are copies of each other far more often than the policy would draw them.",
-        remedies=("Compare the generation settings with `temperature`; look at the completions of one prompt.",),
         foretold_by=("reward_function_blind",),
         related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
     ),
     condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE, _GROUP).when(
         below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
-        remedies=("Synchronize weights more often; use the same precision on both sides.",),
         related=("rl_importance_sampling_ratio_mean",),
     ),
     condition("kl_at_start", "RLReference", Family.KL_HIGH).when(
@@ -472,29 +374,21 @@ CONDITIONS: tuple[Condition, ...] = (
             critical({"k1": 2.0, "k3": 2.0, "sequence": 20.0}),
         ),
         summary="The policy differs from the reference before any update.",
-        remedies=(
-            "Compare the log-probabilities of one prompt under both models by hand.",
-            "If a trained policy is meant to start from an older reference, set `kl_at_start = false`. "
-            "Resumed runs are not judged.",
-        ),
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
     condition("reference_differs", "RLReference", Family.KL_HIGH, _TRAINERS).when(
         above("kl_first_seen", info(0.02)),
         summary="The reference is not quite the policy that training began with.",
-        remedies=("Compare the paths from which policy and reference are loaded.",),
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("reference_dropout", "RLReference", Family.KL_HIGH, ("ppo",)).when(
         above("ref_dropout", warning(0.0)),
         summary="Dropout is on in the reference.",
-        remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
         related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("reference_noisy", "RLReference", Family.KL_HIGH, _GROUP).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
         summary="The reference contradicts itself: dropout is on in it.",
-        remedies=("Set `disable_dropout=True`.", "Call `eval()` on the reference."),
         related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("kl_high", "RLKL", Family.KL_HIGH).when(
@@ -504,7 +398,6 @@ CONDITIONS: tuple[Condition, ...] = (
             critical({"k1": 4.0, "k3": 5.0, "sequence": 50.0}, k=6, n=10),
         ),
         summary="The policy is far from the reference.",
-        remedies=_NEARER,
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
     condition("kl_jump", "RLKL", Family.KL_HIGH).when(
@@ -517,18 +410,12 @@ CONDITIONS: tuple[Condition, ...] = (
             min_observations=SETTLED,
         ),
         summary="The KL divergence to the reference has jumped.",
-        remedies=_NEARER,
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
     ),
     condition("reward_hacking", "RLRewardHacking", Family.KL_HIGH).when(
         above("hacking", critical(5.0)),
         summary="The reward rises while KL runs away.",
         about="{subject} rises while KL runs away.",
-        remedies=(
-            "Read completions with a high reward.",
-            "Evaluate with a measure that is not trained on.",
-            *_PENALISED,
-        ),
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
         foretold_by=("kl_high", "kl_jump"),
         level="kl",
@@ -540,210 +427,151 @@ CONDITIONS: tuple[Condition, ...] = (
             critical({"sequence": -1.0, "k1": -0.05}, k=5, n=5),
         ),
         summary="The KL divergence is clearly below zero.",
-        remedies=(
-            "Legacy PPO: set `generation_kwargs` to `top_k=0`, `top_p=1.0`, `do_sample=True`, with no `min_length`.",
-            "Check that the sampler has the newest weights.",
-        ),
         related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
         stops=False,
     ),
     condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF, ("ppo-legacy", "online-dpo")).when(
         above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
         summary="The adaptive KL coefficient runs away.",
-        remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
         stops=False,
     ),
     condition("kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE, (*_PPO, "grpo", "rloo", "online-dpo")).when(
         below("kl_coef_share", warning(KL_COEF_LOST), critical(-KL_COEF_LOST)),
         summary="The coefficient of the KL penalty is 0 or negative.",
-        remedies=(
-            "GRPO, RLOO: set `beta` again.",
-            "PPO: set `kl_coef` again.",
-            "Legacy PPO: set `kl_ctl.value` again.",
-        ),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF, ("ppo-legacy",)).when(
         above("kl_coef_stuck", warning(4.5)),
         summary="The adaptive KL coefficient no longer adapts.",
-        remedies=("Raise the bound; lower `learning_rate`.", "Call `kl_ctl.update()` with each step."),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition("entropy_low", "RLEntropy", Family.ENTROPY_LOW).when(
         below("entropy", warning(0.2, k=3, n=5), vs=Baseline.START),
         summary="Entropy has fallen far below its start.",
-        remedies=(
-            "GRPO, RLOO: raise `epsilon_high`, `temperature` or `beta`.",
-            "PPO: raise `temperature` or `kl_coef`.",
-            "Lower `learning_rate`.",
-            'If the policy is meant to become certain, set `thresholds={"entropy_low": 0.2}`.',
-        ),
         related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
     condition("entropy_collapsed", "RLEntropy", Family.ENTROPY_LOW).when(
         below("entropy", critical(0.04, k=5, n=5), vs=Baseline.START),
         summary="Entropy has collapsed: the policy is deterministic.",
-        remedies=("Resume from a checkpoint before the fall, with a lower `learning_rate`.",),
         related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
     condition("entropy_high", "RLEntropy", Family.ENTROPY_HIGH).when(
         above("entropy", warning(4.0, k=5, n=5), vs=Baseline.START, floor=0.6),
         summary="Entropy grows.",
-        remedies=("Lower `entropy_coef` and `learning_rate`; look at samples.",),
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
     condition("entropy_exploded", "RLEntropy", Family.ENTROPY_HIGH).when(
         above("entropy", critical(4.0, k=12, n=15), vs=Baseline.START, floor=1.5),
         summary="Entropy has exploded: the policy writes noise.",
-        remedies=(
-            "Resume from a checkpoint before the rise, with a lower `learning_rate` and `entropy_coef`.",
-            "Read completions: are they still language?",
-        ),
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
     condition("collapsed", "RLEntropy", Family.ENTROPY_LOW).when(
         above("collapse_signs", critical(2.0, k=8, n=10)),
         summary="The policy has collapsed: entropy fell, and other signals with it, without any gain in reward.",
-        remedies=(
-            "Read completions of the first and of the newest steps.",
-            "Start again with a lower `learning_rate`, a stronger KL penalty and other prompts.",
-        ),
         related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
     condition("value_loss_spike", "RLValueLoss", Family.VALUE, _PPO).when(
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
-        remedies=(
-            "Clip or scale rewards (`score_clip`, `use_score_scaling`, `whiten_rewards`).",
-            "Lower `vf_coef` or the learning rate; `cliprange_value` bounds what one update can do.",
-        ),
         related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
         stops=False,
     ),
     condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE, _PPO).when(
         below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
         summary="Advantages do not differ: there is nothing to learn from.",
-        remedies=("Look at rewards, values and returns of the same step; compute the advantages of a batch by hand.",),
         related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
     condition("advantage_dead", "RLNoSignal", Family.ADVANTAGE, _GROUP).when(
         above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
         summary="Advantages are all the same although rewards differ.",
-        remedies=("Compute the advantages of one group by hand from its rewards.",),
         related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
     ),
     condition("advantage_off_centre", "RLLossInputsWrong", Family.ADVANTAGE, _TRAINERS).when(
         above("advantage_offset", warning(0.2, k=5, n=5)),
         summary="Advantages are not centered.",
-        remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
         related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
     condition("reward_flat", "RLNoSignal", Family.REWARD_FLAT).when(
         above("reward_flat", warning(7.0), critical(10.0)),
         summary="Rewards do not differ: there is nothing to learn from.",
-        remedies=_MORE_SIGNAL,
         related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
     condition("solved", "RLRewardPlateau", Family.REWARD_FLAT).when(
         above("solved", info(0.9, k=8, n=10)),
         summary="Rewards do not differ, at the best reward of the run: the task is solved.",
-        remedies=("End the run, or give it harder prompts.",),
         related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
     condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT, _GROUPS).when(
         above("reward_functions_blind", warning(0.5)),
         summary="A reward function no longer tells the completions of a prompt apart.",
         about="{subject} no longer tells the completions of a prompt apart.",
-        remedies=("Call the function with two different completions of one prompt.",),
         related=("rl_reward_function_flat_fraction", "rl_reward_function_dist"),
     ),
     condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT, _TRAINERS).when(
         above("reward_zeros", warning(0.08)),
         summary="A reward is exactly 0 for some completions, which never happened before.",
         about="{subject} is exactly 0 for some completions, which never happened before.",
-        remedies=("Find the completions with a reward of 0; return None for samples that cannot be judged.",),
         related=("rl_reward_zero_fraction", "rl_reward_function_zero_fraction", "rl_reward_dist"),
     ),
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT, _TRAINERS).when(
         above("reward_functions_dead", warning(0.5)),
         summary="A reward function no longer tells completions apart, and the task is not solved.",
         about="{subject} no longer tells completions apart, and the task is not solved.",
-        remedies=("Call the reward function on a few completions by hand.", "Give a reward for partial success."),
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
     condition("reward_outlier", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_outlier", warning(10.0)),
         summary="A reward is far outside all earlier rewards.",
-        remedies=(
-            "Find the completion with that reward: `log_completions=True`.",
-            "Clip rewards in the function; scale them (`scale_rewards`).",
-        ),
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
     condition("reward_below_range", "RLRewardCollapse", Family.REWARD_DROP, _TRAINERS).when(
         above("reward_below_range", warning(0.1, k=2, n=2)),
         summary="The mean reward is below every earlier reward.",
-        remedies=("Look at each reward function before and after this step.",),
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
     condition("reward_drop", "RLRewardCollapse", Family.REWARD_DROP).when(
         above("reward_fall", warning(3.0), critical(REWARD_DIP)),
         summary="The reward has fallen far below its best, and stays there.",
-        remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP, _GROUPS).when(
         above("reward_weights_lost", info(0.5)),
         summary="A reward function no longer counts: its weight has become 0.",
         about="{subject} no longer counts: its weight has become 0.",
-        remedies=("Compare `trainer.reward_weights` with what you set.",),
         related=("rl_reward_function_weight", "rl_reward_mean"),
     ),
     condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU).when(
         below("reward_gain", warning(0.5, k=20, n=20), min_observations=_PLATEAU_FROM - REWARD_GAIN_FROM),
         summary="The reward has not risen since the run began.",
-        remedies=("Look at learning rate, KL (0 is a frozen policy) and zero-variance groups.",),
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
     condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
         summary="The weights no longer change, although there is a gradient.",
-        remedies=(
-            "Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`; check `learning_rate`.",
-            "Resume from the last checkpoint before the step that the alert names.",
-            "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
-        ),
         related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
         below("kl_distance", warning(1e-6, k=10, n=10)),
         summary="The policy does not move.",
-        remedies=("Check `learning_rate`, which parameters require gradients, and the gradient norm.",),
         related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),
     condition("truncation", "RLLength", Family.TRUNCATION).when(
         above("truncation_rise", warning(0.3, k=8, n=10), critical(0.6, k=8, n=10)),
         summary="Completions are cut off at the length limit.",
-        remedies=_LONGER,
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
     condition("eos_missing", "RLLength", Family.TRUNCATION, ("ppo",)).when(
         above("eos_missing", warning(0.3, k=3, n=3), critical(0.9, k=5, n=5)),
         summary="Responses have no end token.",
-        remedies=_LONGER,
         related=("rl_eos_tokens", "rl_completion_length_dist"),
         stops=False,
     ),
     condition("length_low", "RLLength", Family.LENGTH).when(
         below("length", warning(0.3, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much shorter.",
-        remedies=(
-            "Read completions; normalize the reward by length.",
-            'GRPO: set `loss_type="dapo"` or `loss_type="dr_grpo"`.',
-        ),
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
         foretold_by=(
             *("kl_high", "kl_jump", "entropy_low", "entropy_collapsed", "value_loss_spike"),
@@ -753,38 +581,29 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("length_high", "RLLength", Family.LENGTH).when(
         above("length", warning(3.0, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much longer.",
-        remedies=_LONGER,
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
     condition("same_length", "RLLength", Family.LENGTH).when(
         below("same_length", warning(0.02, k=5, n=5)),
         summary="All completions have the same length.",
-        remedies=("Look at entropy and at the truncated fraction.",),
         related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
     ),
     condition("step_slow", "RLStepsSlow", Family.SLOW).when(
         above("step_time", warning(4.0, k=8, n=10), vs=Baseline.RECENT, floor=0.5, min_observations=20),
         summary="Steps have become much slower.",
         about="Steps have become much slower, most of all in {subject}.",
-        remedies=("`rl_phase_time_seconds` and `rl_reward_function_time_seconds` say which part of a step grows.",),
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="The run stood still for a while.",
         about="The run stood still for a while, in {subject}.",
-        remedies=("Look at `rl_phase_time_seconds` of that step, and set time-outs in reward functions.",),
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
     condition("nonfinite_eval_reward", "RLRewardLost", Family.EVALUATION, _GROUP).when(
         above("nonfinite_eval_reward", warning(0.0)),
         summary="A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",
-        remedies=(
-            "`rl_eval_reward_function_unfiltered_mean` is not finite for the function and the data set: run that "
-            "function on that data set by hand.",
-            "Return None for samples that the function cannot judge, a number for all others.",
-        ),
         related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
     ),
 )

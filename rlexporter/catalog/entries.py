@@ -156,7 +156,6 @@ class Texts(TypedDict, total=False):
     """The fields of `Condition` that an entry states after what is judged."""
 
     summary: Required[str]
-    remedies: Required[tuple[str, ...]]
     about: str
     related: tuple[str, ...]
     foretold_by: tuple[str, ...]

@@ -157,8 +157,6 @@ class Condition:
     """A sentence for the alert, without templates."""
     about: str = ""
     """The same as ``summary`` where it is known what it is about, which stands for {subject}."""
-    remedies: tuple[str, ...] = ()
-    """Things to try, with settings by their TRL names; one for some algorithms only begins with these: `PPO: ...`."""
     below: bool = False
     baseline: Baseline = Baseline.FIXED
     floor: float | Mapping[str, float] = 0.0

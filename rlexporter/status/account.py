@@ -10,7 +10,7 @@ from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.words import words
+from rlexporter.catalog.runbooks import runbook as book_of
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
@@ -144,15 +144,16 @@ def incidents_as_json(samples: Samples, language: Language = ENGLISH) -> list[di
 
 def _incident(incident: Incident, samples: Samples, language: Language) -> dict[str, Any]:
     condition = CONDITION_NAMED[incident.condition]
+    book = book_of(condition.alert)
     return {
         "name": condition.name,
         "severity": incident.severity.value,
         "alert": condition.alert,
         "subject": incident.subject,
         "summary": _summary(incident, language),
-        "meaning": words()[condition.name].meaning,
-        "causes": list(words()[condition.name].causes),
-        "actions": steps.remedies(condition.remedies, samples, language),
+        "meaning": book.meaning.get(condition.name, ""),
+        "causes": book.causes_of(condition.name),
+        "actions": steps.of_runbook(condition.alert, condition.name, samples, language),
         "signal": condition.signal,
         "signal_unit": incident.unit,
         "series": incident.series,
