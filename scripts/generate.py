@@ -12,7 +12,6 @@ from scripts import arguments, pack, reference, rooms_picture
 from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
-_RUNBOOKS = "alerts/runbooks"
 
 
 def files() -> dict[str, str]:
@@ -28,21 +27,17 @@ def files() -> dict[str, str]:
 
 
 def stale(root: Path) -> list[str]:
-    """Return the generated files that are missing, differ from the catalog, or are not generated any more."""
-    wanted = files()
-    left = {f"{_RUNBOOKS}/{path.name}" for path in (root / _RUNBOOKS).glob("*.md")} - set(wanted)
-    return [*(path for path, text in wanted.items() if _text(root / path) != text), *sorted(left)]
+    """Return the generated files that are missing or differ from the catalog."""
+    return [path for path, text in files().items() if _text(root / path) != text]
 
 
 def write(root: Path) -> list[str]:
-    """Write stale files, remove files that are not generated any more, and return the paths of both."""
-    wanted, changed = files(), stale(root)
+    """Write stale files, and return their paths."""
+    wanted = files()
+    changed = [path for path, text in wanted.items() if _text(root / path) != text]
     for path in changed:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        if path in wanted:
-            (root / path).write_bytes(wanted[path].encode())
-        else:
-            (root / path).unlink()
+        (root / path).write_bytes(wanted[path].encode())
     return changed
 
 

@@ -55,6 +55,8 @@ def serve(extras: list[str]) -> None:
         assert 'rl_reward_mean{rank="0",run="dist"} 1.5' in scraped, scraped
         assert f'rl_policy_ratio_dist_count{{rank="0",run="dist"}} {seen}.0' in scraped, scraped
         told(0, "fine", "status", str(exporter.url))
+        exporter.log({"reward": 1.5, "loss": float("nan")}, step=2)
+        told(2, "Lower `learning_rate`", "status", str(exporter.url))  # from a runbook, which is in the wheel
         if "top" in extras:
             told(0, "dist", "top", "--once", str(exporter.url))
         else:

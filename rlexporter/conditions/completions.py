@@ -63,6 +63,7 @@ CONDITIONS = (
         "truncation_rise",
         level(warning(0.3, MOSTLY), critical(0.6, MOSTLY)),
         "Completions are cut off at the length limit.",
+        related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
     condition(
         "eos_missing",
@@ -73,6 +74,7 @@ CONDITIONS = (
         "Responses have no end token.",
         algorithms=("ppo",),
         stops=False,
+        related=("rl_eos_tokens", "rl_completion_length_dist"),
     ),
     condition(
         "length_low",
@@ -90,6 +92,7 @@ CONDITIONS = (
             "reward_flat",
             "reward_zeroed",
         ),
+        related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
     ),
     condition(
         "length_high",
@@ -98,6 +101,7 @@ CONDITIONS = (
         "length",
         ratio(warning(3.0, LASTING)),
         "Completions have become much longer.",
+        related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
     condition(
         "same_length",
@@ -106,5 +110,6 @@ CONDITIONS = (
         "same_length",
         level(warning(0.02, LASTING), below=True),
         "All completions have the same length.",
+        related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
     ),
 )

@@ -205,6 +205,7 @@ CONDITIONS = (
         level(warning(0.9, LASTING)),
         "Every step trains on the same prompts.",
         algorithms=TRAINERS,
+        related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
     condition(
         "prompts_short",
@@ -214,6 +215,7 @@ CONDITIONS = (
         level(warning(0.7, SOME), below=True),
         "Prompts have become much shorter.",
         algorithms=TRAINERS,
+        related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),
     condition(
         "prompt_end_changed",
@@ -223,6 +225,7 @@ CONDITIONS = (
         level(warning(0.5, SOME)),
         "Prompts end with another token than before.",
         algorithms=GROUPS,
+        related=("rl_prompt_end_changed_fraction", "rl_prompt_length_dist"),
     ),
     condition(
         "loss_mask_wrong",
@@ -232,6 +235,7 @@ CONDITIONS = (
         level(warning(0.25, SOME), critical(0.75, SOME)),
         "The loss mask does not fit the completions.",
         algorithms=GROUPS,
+        related=("rl_loss_mask_wrong_fraction", "rl_completion_length_dist"),
     ),
     condition(
         "advantage_wrong",
@@ -241,6 +245,7 @@ CONDITIONS = (
         level(warning(0.5, SOME), critical(0.0, LASTING), below=True),
         "Advantages do not follow the rewards they are computed from.",
         algorithms=TRAINERS,
+        related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
     ),
     condition(
         "old_logprobs_stale",
@@ -250,6 +255,7 @@ CONDITIONS = (
         ratio(warning(3.0, SOME), floor=0.01),
         "The old log-probabilities are not those of the policy that sampled.",
         algorithms=GROUPS,
+        related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
     condition(
         "reference_moved",
@@ -259,6 +265,7 @@ CONDITIONS = (
         level(warning(0.001)),
         "The reference model changes although nothing asked for it.",
         algorithms=TRAINERS,
+        related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
 )
 SAMPLER = (
@@ -270,6 +277,7 @@ SAMPLER = (
         ratio(warning({"logp": 5.0, "kl": 20.0}, SOME), of=Own.RECENT, floor={"logp": 0.03, "kl": 0.01}),
         "Sampler and trainer disagree far more than they did.",
         algorithms=(*GROUP, "ppo"),
+        related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition(
         "sampler_differs",
@@ -278,6 +286,7 @@ SAMPLER = (
         "sampler_gap",
         level(warning(0.05)),
         "Completions are not drawn from the policy being trained.",
+        related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
     condition(
         "completions_copied",
@@ -288,6 +297,7 @@ SAMPLER = (
         "Completions are copies of each other far more often than the policy would draw them.",
         algorithms=GROUPS,
         foretold_by=("reward_function_blind",),
+        related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
     ),
     condition(
         "sampling_ratio_low",
@@ -297,6 +307,7 @@ SAMPLER = (
         level(warning(0.3, LASTING), below=True),
         "Importance sampling throws most of the samples away.",
         algorithms=GROUP,
+        related=("rl_importance_sampling_ratio_mean",),
     ),
 )
 REFERENCE = (
@@ -308,6 +319,7 @@ REFERENCE = (
         found(warning()),
         "Dropout is on in the reference.",
         algorithms=("ppo",),
+        related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition(
         "reference_noisy",
@@ -317,6 +329,7 @@ REFERENCE = (
         level(warning(0.02, SOME)),
         "The reference contradicts itself: dropout is on in it.",
         algorithms=GROUP,
+        related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
 )
 ADVANTAGES = (
@@ -328,6 +341,7 @@ ADVANTAGES = (
         level(warning(0.01), critical(0.01, SOME), below=True),
         "Advantages do not differ: there is nothing to learn from.",
         algorithms=PPO,
+        related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
     condition(
         "advantage_dead",
@@ -337,6 +351,7 @@ ADVANTAGES = (
         found(warning(), critical(lasts=SOME)),
         "Advantages are all the same although rewards differ.",
         algorithms=GROUP,
+        related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
     ),
     condition(
         "advantage_off_centre",
@@ -346,5 +361,6 @@ ADVANTAGES = (
         level(warning(0.2, LASTING)),
         "Advantages are not centered.",
         algorithms=TRAINERS,
+        related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
 )

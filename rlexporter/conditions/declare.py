@@ -8,9 +8,7 @@ condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU, "reward_gain",
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rlexporter.conditions.view import Compute
@@ -22,7 +20,6 @@ GROUPS = ("grpo", "rloo")
 """Those whose rollouts and losses are seen at the tensor."""
 TRAINERS = (*GROUP, *PPO)
 
-TEXTS = json.loads(Path(__file__).with_name("texts_for_now.json").read_text())
 SIGNALS: list[Signal] = []
 COMPUTED: dict[str, Callable[[], Compute]] = {}
 """By the name of a signal or of a source: makes what computes it in one run."""
@@ -97,16 +94,14 @@ def condition(
     summary: str,
     *,
     about: str = "",
+    related: tuple[str, ...] = (),
     algorithms: tuple[str, ...] = (),
     foretold_by: tuple[str, ...] = (),
     level: str = "",
     stops: bool = True,
 ) -> Condition:
     """Declare a condition; the fields are those of `Condition`."""
-    texts = TEXTS[name]
     return Condition(
-        remedies=tuple(texts["remedies"]),
-        related=tuple(texts["related"]),
         name=name,
         alert=alert,
         family=family,
@@ -114,6 +109,7 @@ def condition(
         detector=detector,
         summary=summary,
         about=about,
+        related=related,
         algorithms=algorithms,
         foretold_by=foretold_by,
         level=level,

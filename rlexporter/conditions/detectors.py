@@ -75,10 +75,10 @@ class Own(Enum):
 class Ratio(Level):
     """Compares a number with multiples of its own past, for numbers above 0.
 
-    `Own.START`: the median of its first 5 values. `Own.RECENT`: the ``quantile`` (by nearest rank from
-    below) of its last 30 values, without the newest ``lag``; of 10 at least. Above the median 0 does not count. Of log-normal noise with a
-    spread of 0.3, a limit of 4 that must be passed once alarms in less than 1 of 10,000 steps. The delay is that of the
-    persistence, as long as it is less than ``lag``.
+    `Own.START`: the median of its first 5 values. `Own.RECENT`: the ``quantile`` (by nearest rank from below) of its
+    last 30 values, without the newest ``lag``; of 10 at least. Above the median 0 does not count. Of log-normal noise
+    with a spread of 0.3, a limit of 4 that must be passed once alarms in less than 1 of 10,000 steps. The delay is that
+    of the persistence, as long as it is less than ``lag``.
     """
 
     of: Own = Own.START

@@ -210,6 +210,7 @@ CONDITIONS = (
         level(critical(0.0)),
         "A reward is NaN or infinite.",
         about="{subject} returned NaN or infinity.",
+        related=("rl_nonfinite_values_total", "rl_reward_mean", "rl_reward_function_mean"),
     ),
     condition(
         "nonfinite_value_loss",
@@ -219,6 +220,7 @@ CONDITIONS = (
         level(critical(0.0)),
         "The value loss is NaN or infinite.",
         algorithms=PPO,
+        related=("rl_nonfinite_values_total", "rl_value_loss", "rl_value_mean", "rl_return_mean"),
     ),
     condition(
         "nonfinite",
@@ -228,6 +230,13 @@ CONDITIONS = (
         level(critical(0.0)),
         "A number that training computes is NaN or infinite.",
         about="{subject} is NaN or infinite.",
+        related=(
+            "rl_nonfinite_values_total",
+            "rl_weight_norm",
+            "rl_loss",
+            "rl_grad_norm",
+            "rl_last_good_checkpoint_step",
+        ),
     ),
     condition(
         "reward_lost",
@@ -236,6 +245,7 @@ CONDITIONS = (
         "reward_lost",
         found(critical()),
         "No completion of a step got a reward.",
+        related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
     condition(
         "reward_function_lost",
@@ -246,6 +256,7 @@ CONDITIONS = (
         "A reward function no longer returns numbers.",
         about="{subject} no longer returns numbers.",
         algorithms=GROUP,
+        related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
 )
 EVALUATION = (
@@ -258,5 +269,6 @@ EVALUATION = (
         "A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",
         algorithms=GROUP,
+        related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
     ),
 )

@@ -183,6 +183,7 @@ WEIGHTS = (
         level(warning(0.05, SOME)),
         "Some of the weights no longer get a gradient.",
         algorithms=TRAINERS,
+        related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
     condition(
         "weight_norm_jump",
@@ -192,6 +193,7 @@ WEIGHTS = (
         ratio(warning(8.0), of=Own.RECENT, floor=0.08),
         "The norm of the trained weights has jumped.",
         algorithms=TRAINERS,
+        related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
     condition(
         "weights_moved",
@@ -201,6 +203,7 @@ WEIGHTS = (
         ratio(warning(8.0), of=Own.RECENT, after=20),
         "The weights have moved much farther than an update moves them.",
         algorithms=TRAINERS,
+        related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
     condition(
         "optimizer_restarted",
@@ -210,6 +213,7 @@ WEIGHTS = (
         found(warning()),
         "The optimizer has lost its moments.",
         algorithms=TRAINERS,
+        related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
     condition(
         "optimizer_incomplete",
@@ -220,6 +224,7 @@ WEIGHTS = (
         "Some of the trained weights are not in the optimizer.",
         algorithms=TRAINERS,
         foretold_by=("weights_frozen", "policy_frozen"),
+        related=("rl_optimizer_missing_fraction", "rl_weight_changed_fraction"),
     ),
     condition(
         "weights_barely_change",
@@ -229,6 +234,7 @@ WEIGHTS = (
         level(info(0.05, LASTING), below=True),
         "Hardly any weight changes: most updates are lost to rounding.",
         algorithms=TRAINERS,
+        related=("rl_weight_changed_fraction", "rl_learning_rate"),
     ),
 )
 GRADIENT = (
@@ -240,6 +246,7 @@ GRADIENT = (
         level(warning(1.9, SOME), critical(5.5)),
         "The gradient is exactly zero although rewards differ.",
         algorithms=TRAINERS,
+        related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
     condition(
         "learning_rate_zero",
@@ -248,6 +255,7 @@ GRADIENT = (
         "learning_rate_share",
         level(warning(1e-6, MOSTLY), below=True),
         "The learning rate is zero.",
+        related=("rl_learning_rate",),
     ),
     condition(
         "learning_rate_jump",
@@ -256,6 +264,7 @@ GRADIENT = (
         "learning_rate_step",
         level(warning(5.0)),
         "The learning rate has jumped.",
+        related=("rl_learning_rate",),
     ),
     condition(
         "grad_spike",
@@ -264,6 +273,7 @@ GRADIENT = (
         "grad_norm",
         ratio(warning(100.0), of=Own.RECENT, quantile=0.9, floor=1e-6, after=20),
         "The gradient norm has spiked.",
+        related=("rl_grad_norm", "rl_reward_std"),
     ),
     condition(
         "grad_explosion",
@@ -272,6 +282,7 @@ GRADIENT = (
         "grad_norm",
         ratio(critical(5.0, SOME), of=Own.RECENT, quantile=0.9, floor=1e-6),
         "The gradient norm explodes.",
+        related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
 )
 VALUE = (
@@ -284,6 +295,7 @@ VALUE = (
         "The value loss spikes.",
         algorithms=PPO,
         stops=False,
+        related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
     ),
 )
 FROZEN = (
@@ -295,5 +307,6 @@ FROZEN = (
         found(warning(lasts=SOME), critical(lasts=MOSTLY)),
         "The weights no longer change, although there is a gradient.",
         algorithms=TRAINERS,
+        related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
 )

@@ -86,6 +86,7 @@ CONDITIONS = (
         ratio(warning(4.0, MOSTLY), of=Own.RECENT, lag=10, floor=0.5, after=20),
         "Steps have become much slower.",
         about="Steps have become much slower, most of all in {subject}.",
+        related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
     condition(
         "step_stalled",
@@ -95,5 +96,6 @@ CONDITIONS = (
         ratio(warning(30.0), of=Own.RECENT, floor=60.0),
         "The run stood still for a while.",
         about="The run stood still for a while, in {subject}.",
+        related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
 )

@@ -199,6 +199,7 @@ UPDATES = (
         level(warning(2.0, SOME), critical(10.0)),
         "The probability ratio of new and old policy is far above 1.",
         stops=False,
+        related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
     ),
     condition(
         "ratio_tail",
@@ -207,6 +208,7 @@ UPDATES = (
         "ratio_tail",
         level(warning(0.02, SOME), critical(0.2)),
         "Many tokens have a probability ratio below 0.1 or above 10.",
+        related=("rl_policy_ratio_dist",),
     ),
     condition(
         "ratio_low",
@@ -215,6 +217,7 @@ UPDATES = (
         "ratio",
         ratio(warning(0.6, SOME), below=True),
         "The probability ratio of new and old policy is far below its own level.",
+        related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition(
         "approxkl_spike",
@@ -224,6 +227,7 @@ UPDATES = (
         level(warning(1.0)),
         "One update has moved the policy very far.",
         algorithms=PPO,
+        related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
     condition(
         "approxkl_high",
@@ -234,6 +238,7 @@ UPDATES = (
         "Updates move the policy too far.",
         algorithms=PPO,
         stops=False,
+        related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
     ),
     condition(
         "clipfrac_high",
@@ -242,6 +247,7 @@ UPDATES = (
         "clipfrac",
         level(warning({"token": 0.3, "sequence": 0.5}, SOME)),
         "Too much of the updates is clipped.",
+        related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
 )
 AT_START = (
@@ -255,6 +261,7 @@ AT_START = (
             critical({"k1": 2.0, "k3": 2.0, "sequence": 20.0}),
         ),
         "The policy differs from the reference before any update.",
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
     condition(
         "reference_differs",
@@ -264,6 +271,7 @@ AT_START = (
         level(info(0.02)),
         "The reference is not quite the policy that training began with.",
         algorithms=TRAINERS,
+        related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
 )
 DISTANCE = (
@@ -277,6 +285,7 @@ DISTANCE = (
             critical({"k1": 4.0, "k3": 5.0, "sequence": 50.0}, LASTING),
         ),
         "The policy is far from the reference.",
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
     condition(
         "kl_jump",
@@ -285,6 +294,7 @@ DISTANCE = (
         "kl",
         ratio(warning(6.0, LASTING), critical(10.0, MOSTLY), of=Own.RECENT, lag=20, floor=KL_FLOOR, after=SETTLED),
         "The KL divergence to the reference has jumped.",
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
     ),
     condition(
         "reward_hacking",
@@ -296,6 +306,7 @@ DISTANCE = (
         about="{subject} rises while KL runs away.",
         foretold_by=("kl_high", "kl_jump"),
         level="kl",
+        related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
     ),
     condition(
         "kl_negative",
@@ -310,6 +321,7 @@ DISTANCE = (
         "The KL divergence is clearly below zero.",
         algorithms=_NOT_K3,
         stops=False,
+        related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
     ),
     condition(
         "kl_coef_runaway",
@@ -320,6 +332,7 @@ DISTANCE = (
         "The adaptive KL coefficient runs away.",
         algorithms=("ppo-legacy", "online-dpo"),
         stops=False,
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
     condition(
         "kl_coef_lost",
@@ -329,6 +342,7 @@ DISTANCE = (
         level(warning(_COEF_LOST), critical(-_COEF_LOST), below=True),
         "The coefficient of the KL penalty is 0 or negative.",
         algorithms=(*PPO, "grpo", "rloo", "online-dpo"),
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition(
         "kl_coef_stuck",
@@ -338,6 +352,7 @@ DISTANCE = (
         level(warning(4.5)),
         "The adaptive KL coefficient no longer adapts.",
         algorithms=("ppo-legacy",),
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
 )
 ENTROPY = (
@@ -348,6 +363,7 @@ ENTROPY = (
         "entropy",
         ratio(warning(0.2, LASTING), below=True),
         "Entropy has fallen far below its start.",
+        related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
     condition(
         "entropy_collapsed",
@@ -356,6 +372,7 @@ ENTROPY = (
         "entropy",
         ratio(critical(0.04, LASTING), below=True),
         "Entropy has collapsed: the policy is deterministic.",
+        related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
     condition(
         "entropy_high",
@@ -364,6 +381,7 @@ ENTROPY = (
         "entropy",
         ratio(warning(4.0, LASTING), floor=0.6),
         "Entropy grows.",
+        related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
     condition(
         "entropy_exploded",
@@ -372,6 +390,7 @@ ENTROPY = (
         "entropy",
         ratio(critical(4.0, MOSTLY), floor=1.5),
         "Entropy has exploded: the policy writes noise.",
+        related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
     condition(
         "collapsed",
@@ -380,6 +399,7 @@ ENTROPY = (
         "collapse_signs",
         level(critical(2.0, MOSTLY)),
         "The policy has collapsed: entropy fell, and other signals with it, without any gain in reward.",
+        related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
 )
 FROZEN = (
@@ -390,5 +410,6 @@ FROZEN = (
         "kl_distance",
         level(warning(1e-6, MOSTLY), below=True),
         "The policy does not move.",
+        related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),
 )

@@ -535,6 +535,7 @@ FLAT = (
         level(warning(7.0), critical(10.0)),
         "Rewards do not differ: there is nothing to learn from.",
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
+        related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
     ),
     condition(
         "solved",
@@ -543,6 +544,7 @@ FLAT = (
         "solved",
         level(info(0.9, MOSTLY)),
         "Rewards do not differ, at the best reward of the run: the task is solved.",
+        related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
     condition(
         "reward_function_blind",
@@ -553,6 +555,7 @@ FLAT = (
         "A reward function no longer tells the completions of a prompt apart.",
         about="{subject} no longer tells the completions of a prompt apart.",
         algorithms=GROUPS,
+        related=("rl_reward_function_flat_fraction", "rl_reward_function_dist"),
     ),
     condition(
         "reward_zeroed",
@@ -563,6 +566,7 @@ FLAT = (
         "A reward is exactly 0 for some completions, which never happened before.",
         about="{subject} is exactly 0 for some completions, which never happened before.",
         algorithms=TRAINERS,
+        related=("rl_reward_zero_fraction", "rl_reward_function_zero_fraction", "rl_reward_dist"),
     ),
     condition(
         "reward_function_dead",
@@ -574,6 +578,7 @@ FLAT = (
         about="{subject} no longer tells completions apart, and the task is not solved.",
         algorithms=TRAINERS,
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
+        related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
 )
 MOVED = (
@@ -584,6 +589,7 @@ MOVED = (
         "reward_outlier",
         level(warning(10.0)),
         "A reward is far outside all earlier rewards.",
+        related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
     condition(
         "reward_below_range",
@@ -593,6 +599,7 @@ MOVED = (
         level(warning(0.1, SOME)),
         "The mean reward is below every earlier reward.",
         algorithms=TRAINERS,
+        related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
     condition(
         "reward_drop",
@@ -601,6 +608,7 @@ MOVED = (
         "reward_fall",
         level(warning(3.0), critical(DIP)),
         "The reward has fallen far below its best, and stays there.",
+        related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
     condition(
         "reward_weight_lost",
@@ -611,6 +619,7 @@ MOVED = (
         "A reward function no longer counts: its weight has become 0.",
         about="{subject} no longer counts: its weight has become 0.",
         algorithms=GROUPS,
+        related=("rl_reward_function_weight", "rl_reward_mean"),
     ),
     condition(
         "reward_plateau",
@@ -619,5 +628,6 @@ MOVED = (
         "reward_gain",
         level(warning(0.5, MOSTLY), below=True, after=_PLATEAU_FROM - _GAIN_FROM),
         "The reward has not risen since the run began.",
+        related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
 )

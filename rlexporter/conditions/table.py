@@ -48,13 +48,6 @@ BY_ALERT = {
 """The conditions that raise each alert, in the order of the first of them."""
 
 
-STOP = (
-    "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last good checkpoint, which "
-    "`rl_last_good_checkpoint_step` names."
-)
-STOP = next(text for text in CONDITION_NAMED["nonfinite"].remedies if text == STOP)
-
-
 def ordered(signals: Iterable[Signal]) -> tuple[Signal, ...]:
     """Return the ``signals`` in the order of evaluation: each after those that it is computed from.
 

@@ -19,7 +19,7 @@ from typing import Any
 import fastapi
 from fastapi import FastAPI, Request, Response
 
-from rlexporter.catalog.alerts import runbook
+from rlexporter.catalog import runbooks
 from rlexporter.catalog.languages import CODES, code_of, language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.endpoint.auth import METHODS
@@ -196,7 +196,7 @@ async def _completions(request: Request) -> Response:
 
 
 async def _runbook(name: str, request: Request) -> Response:
-    text = runbook(name.removesuffix(".md"))
+    text = runbooks.page(name.removesuffix(".md"))
     if text is None:
         return Response("there is no runbook of this name\n", 404, media_type="text/plain")
     return _answer(request, Body(text.encode(), "text/plain; charset=utf-8"), "Accept-Encoding")

@@ -195,8 +195,6 @@ class Condition:
     """A sentence for the alert, without templates."""
     about: str = ""
     """The same as ``summary`` where it is known what it is about, which stands for {subject}."""
-    remedies: tuple[str, ...] = ()
-    """Things to try, with settings by their TRL names; one for some algorithms only begins with these: `PPO: ...`."""
     algorithms: tuple[str, ...] = ()
     """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()

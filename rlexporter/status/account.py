@@ -9,8 +9,8 @@ from typing import Any
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.catalog.runbooks import runbook as book_of
 from rlexporter.conditions.table import CONDITION_NAMED, SIGNAL_NAMED
-from rlexporter.conditions.words import words
 from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.metric import Kind
@@ -64,8 +64,8 @@ def _function(incident: Incident) -> str:
 
 
 def _is_yes_or_no(incident: Incident) -> bool:
-    """Return True if the number only counts what must not be, or says that it is so: 1, beyond a limit of one half."""
-    return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
+    """Return True if it is a finding, or if its number only counts what must not be."""
+    return incident.unit in COUNTED or CONDITION_NAMED[incident.condition].finding
 
 
 def _is_abstract(incident: Incident) -> bool:
@@ -143,15 +143,16 @@ def incidents_as_json(samples: Samples, language: Language = ENGLISH) -> list[di
 
 def _incident(incident: Incident, samples: Samples, language: Language) -> dict[str, Any]:
     condition = CONDITION_NAMED[incident.condition]
+    book = book_of(condition.alert)
     return {
         "name": condition.name,
         "severity": incident.severity.value,
         "alert": condition.alert,
         "subject": incident.subject,
         "summary": _summary(incident, language),
-        "meaning": words()[condition.name].meaning,
-        "causes": list(words()[condition.name].causes),
-        "actions": steps.remedies(condition.remedies, samples, language),
+        "meaning": book.meaning.get(condition.name, ""),
+        "causes": book.causes_of(condition.name),
+        "actions": steps.of_runbook(condition.alert, condition.name, samples, language),
         "signal": condition.signal,
         "signal_unit": incident.unit,
         "series": incident.series,

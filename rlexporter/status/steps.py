@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlexporter.catalog.alerts import RESUME, STACK
-from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, PrometheusAlert
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.conditions.table import CONDITION_NAMED, STOP
+from rlexporter.catalog.runbooks import LABELS, runbook
+from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, Incident
 from rlexporter.status.samples import Samples
@@ -19,8 +19,8 @@ ADDRESS = "{address}"
 PID = "{pid}"
 """The place for the number of the process."""
 
-_LABELS = {"GRPO": GRPO, "RLOO": RLOO, "PPO": PPO, "Legacy PPO": PPO_LEGACY}
-_FOR = re.compile(rf"((?:{'|'.join(_LABELS)})(?:, (?:{'|'.join(_LABELS)}))*): (.)")
+SAID = ("stop", "resume", "stack")
+"""The ids of steps that a verdict says with the run's own checkpoint or process."""
 _SETTING = re.compile(r"`(\w+)`")
 _MOST = 3
 
@@ -33,20 +33,24 @@ class Step:
     command: str = ""
 
 
-def remedies(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[str]:
-    """Return those of ``texts`` that are for the algorithm of the run, with this run's values of the settings."""
+def of_runbook(
+    alert: str, condition: str, samples: Samples, language: Language = ENGLISH, without: Sequence[str] = ()
+) -> list[str]:
+    """Return the steps of a runbook for this condition and the algorithm of the run, with its values of the settings.
+
+    Where it is not known which of these the run is, all are named. ``without``: ids of steps that are left out.
+    """
     algorithm = samples.snapshot.family or samples.info("rl_run_info").get("algorithm", "")
+    book = runbook(alert)
     fitting = []
-    for text in texts:
-        found = _FOR.match(text)
-        if found is None or algorithm not in _LABELS.values():
-            told = language(text)
-        elif algorithm in (_LABELS[name] for name in found[1].split(", ")):
-            told = _FOR.sub(r"\2", language(text), count=1)
-            told = told[0].upper() + told[1:]
-        else:
+    for step in book.steps_of(condition):
+        told = book.told(step, language.code)
+        if algorithm not in LABELS:
+            told = step.named(told)
+        elif step.algorithms and algorithm not in step.algorithms:
             continue
-        fitting.append(_with_values(told, samples, language))
+        if step.id not in without:
+            fitting.append(_with_values(told, samples, language))
     return fitting
 
 
@@ -67,23 +71,29 @@ def _with_values(text: str, samples: Samples, language: Language) -> str:
 def of_incident(incident: Incident, word: str, samples: Samples, language: Language = ENGLISH) -> list[Step]:
     """Return what to do about an incident that speaks; ``word``: what all of them say of the run."""
     condition = CONDITION_NAMED[incident.condition]
-    mend = remedies([text for text in condition.remedies if text is not STOP], samples, language)
+    mend = of_runbook(condition.alert, condition.name, samples, language, without=SAID)
     first = _stop(samples, language) if word == ACT else _take_care(incident, samples, language)
     return _numbered(first, _look(condition.related, samples, language), mend)
 
 
-def of_stall(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
-    """Return what to do about a run that hangs; ``texts``: what else there is to try."""
+def of_stall(samples: Samples, language: Language = ENGLISH) -> list[Step]:
+    """Return what to do about a run that hangs."""
     first = Step(language("Leave it running for now: you can see what it waits for only while it hangs."))
     pid = PID if samples.info("rl_run_info").get("trainer") else "PID"  # this process trains, or only follows a log
     look = Step(language("See where each thread waits, on its machine:"), f"py-spy dump --pid {pid}")
-    return _numbered(first, look, [language(text) for text in texts if text is not STACK])
+    return _numbered(first, look, of_process(RUN_STALLED, samples, language, without=SAID))
 
 
-def of_failure(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
+def of_failure(samples: Samples, language: Language = ENGLISH) -> list[Step]:
     """Return what to do about a run that has ended with an exception."""
-    mend = [language(text) for text in texts if text is not RESUME]
-    return _numbered(_stop(samples, language), None, mend)
+    return _numbered(_stop(samples, language), None, of_process(RUN_FAILED, samples, language, without=SAID))
+
+
+def of_process(
+    alert: PrometheusAlert, samples: Samples, language: Language = ENGLISH, without: Sequence[str] = ()
+) -> list[str]:
+    """Return the steps of the runbook of an alert on the run's process."""
+    return of_runbook(alert.alert, alert.condition, samples, language, without)
 
 
 def _numbered(first: Step, look: Step | None, mend: Sequence[str]) -> list[Step]:

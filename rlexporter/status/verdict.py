@@ -105,8 +105,8 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
     if is_stalled(samples, now):
         return Verdict(
             *(ACT, "stalled", [], _stall(samples, now, language)),
-            steps.of_stall(RUN_STALLED.remedies, samples, language),
-            [language(text) for text in RUN_STALLED.remedies],
+            steps.of_stall(samples, language),
+            steps.of_process(RUN_STALLED, samples, language),
             runbook(RUN_STALLED.alert),
         )
     exception = samples.info("rl_run_exception_info").get("exception", "")
@@ -116,8 +116,8 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
         )
         return Verdict(
             *(ACT, "failed", [], _ended(samples, ended, language)),
-            steps.of_failure(RUN_FAILED.remedies, samples, language),
-            [language(text) for text in RUN_FAILED.remedies],
+            steps.of_failure(samples, language),
+            steps.of_process(RUN_FAILED, samples, language),
             runbook(RUN_FAILED.alert),
         )
     if state.over:
@@ -139,7 +139,7 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
     return Verdict(
         *(word, "condition", [], told(first, samples, language, followed=left)),
         steps.of_incident(first, word, samples, language),
-        steps.remedies(condition.remedies, samples, language),
+        steps.of_runbook(condition.alert, condition.name, samples, language),
         runbook(condition.alert),
         curve(first, samples),
     )

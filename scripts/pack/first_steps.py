@@ -1,25 +1,30 @@
-"""What to do about an alert, beside stopping the run or looking at it: the first remedy of the catalog. One place."""
+"""What to do about an alert, beside stopping the run or looking at it: the first step of its runbook. One place."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from rlexporter.conditions.table import CONDITIONS, STOP
+from rlexporter.catalog.runbooks import runbook
+from rlexporter.conditions.table import CONDITIONS
+from rlexporter.status.steps import SAID
 from scripts.pack import promql
 from scripts.pack.outside import PROMETHEUS_ALERTS
 
 
 def of_conditions() -> dict[str, str]:
     """Return it by the name of the condition, for those that raise alerts."""
-    found = {
-        each.name: [text for text in each.remedies if text is not STOP] for each in CONDITIONS if promql.alerts(each)
-    }
-    return {name: texts[0] for name, texts in found.items() if texts}
+    return {each.name: _first(each.alert, each.name, without=SAID) for each in CONDITIONS if promql.alerts(each)}
 
 
 def of_others() -> dict[str, str]:
     """Return it for what only Prometheus sees: by the name of the condition, or of an alert that has none."""
-    return {each.condition or each.alert: each.remedies[0] for each in PROMETHEUS_ALERTS if each.remedies}
+    return {each.condition or each.alert: _first(each.alert, each.condition) for each in PROMETHEUS_ALERTS}
+
+
+def _first(alert: str, condition: str, without: Sequence[str] = ()) -> str:
+    first = next(step for step in runbook(alert).steps_of(condition) if step.id not in without)
+    return first.named(first.text)
 
 
 def as_template() -> str:

@@ -18,7 +18,8 @@ import yaml
 
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.commands.generate import pack
-from rlexporter.conditions.table import CONDITION_NAMED, STOP
+from rlexporter.conditions.table import CONDITION_NAMED
+from scripts.pack import first_steps
 from tests.alerts import promtool
 from tests.alerts.expected import NUMBERS, RAISED
 from tests.alerts.lives import Event, Process, series
@@ -202,7 +203,7 @@ def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
     family = found.family.label
     go_on = "Let the run go on, and look at it today."
     first = "Stop the run if it still runs." if severity == "critical" else go_on
-    step = next(text for text in found.remedies if text is not STOP)
+    step = first_steps.of_conditions()[condition]
     return {
         "exp_labels": {**of_run, "condition": condition, "severity": severity, "family": family},
         "exp_annotations": {
@@ -285,12 +286,12 @@ def test_texts_of_what_only_prometheus_sees(tmp_path: Path) -> None:
         "RLRunFailed": (
             "a",
             "it has ended with an exception.",
-            "Read the exception, and look for an alert on NaN before it.",
+            "Read the exception at the end of the log, and look for an alert on NaN before it.",
         ),
         "RLRunStalled": (
             "s",
             "no step has ended for 13m 20s.",
-            "`rl_phase` says where; `py-spy dump --pid` shows the stack.",
+            first_steps.of_others()["run_stalled"],
         ),
     }
     said = [_said(name, *told) for name, told in expected.items()]

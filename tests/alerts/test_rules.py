@@ -15,7 +15,6 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.generate import pack
 from rlexporter.conditions.causes import INHIBITIONS, NONFINITE_CONDITIONS
 from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
-from rlexporter.conditions.words import words
 from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
@@ -125,13 +124,10 @@ def test_conditions_are_consistent() -> None:
     """Names are unique; a limit is milder first; what to look at exists; severities differ within a condition."""
     names = [condition.name for condition in CONDITIONS]
     assert len(names) == len(set(names))
-    assert names == list(words())
-    assert all(each.meaning and each.causes and each.source for each in words().values())
     for condition in CONDITIONS:
         severities = [limit.severity.value for limit in condition.limits]
         assert severities == sorted(set(severities), key=["info", "warning", "critical"].index), condition.name
         assert set(condition.related) <= set(NAMED), condition.name
-        assert condition.remedies, condition.name
         assert all(limit.lasts.enough <= limit.lasts.of for limit in condition.limits)
 
 

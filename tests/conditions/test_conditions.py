@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.catalog.runbooks import runbook
 from rlexporter.conditions.policy import SETTLED
 from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
-from rlexporter.conditions.words import words
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave
@@ -477,7 +477,7 @@ def test_a_healthy_run_raises_nothing() -> None:
 def test_the_text_of_a_plateau_says_after_how_many_rewards_it_is_judged() -> None:
     """As many as `reward does not rise` above needs, but for the 8 that have to say the same."""
     assert PLANTS["reward does not rise"].begins == {"reward_plateau/warning": 170 + 8 - 1}
-    assert words()["reward_plateau"].meaning.startswith("After 170 rewards or more ")
+    assert runbook("RLRewardPlateau").meaning["reward_plateau"].startswith("In 170 rewards or more, ")
 
 
 ENTROPY = {"grpo": "entropy", "ppo": "policy/entropy_avg", "ppo-legacy": "ppo/policy/entropy"}

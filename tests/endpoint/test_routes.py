@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog.alerts import PACK, runbook
+from rlexporter.catalog.alerts import PACK
+from rlexporter.catalog.runbooks import page
 from rlexporter.endpoint import turns
 from tests.endpoint.test_fuzz import exchanged
 from tests.endpoint.wire import ask
@@ -89,7 +90,7 @@ def test_a_runbook_is_found_by_its_name_alone(watched: Exporter) -> None:
         assert ask(watched, "GET", f"/runbooks/{name}.md").status == 200
     for odd in ODD:
         if odd not in ("README",):
-            assert runbook(odd) is None
+            assert page(odd) is None
     assert ask(watched, "GET", f"/runbooks/{'a' * 300}").status == 404
     assert ask(watched, "GET", "/runbooks/..%2f..%2fpyproject").status == 404
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.runbooks import runbook
 from rlexporter.commands import generate, main
 from rlexporter.commands.generate import base
 from rlexporter.model.condition import Family
@@ -76,9 +77,11 @@ def test_a_wheel_writes_the_same(pack: Path, tmp_path: Path) -> None:
     printed(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-index", "--target", site, wheel)
     printed(site / "bin/rlexporter", "generate", "--out", out, *LINKS, cwd=tmp_path, PYTHONPATH=str(site))
     assert files(out) == files(pack)
-    code = "import sys, rlexporter.commands.generate as it; print(it.__file__, 'torch' in sys.modules)"
+    code = "import sys, rlexporter.catalog.runbooks as it; import rlexporter.commands.generate; "
+    code += "print(it.__file__, 'torch' in sys.modules, len(it.runbook('RLKL').steps))"
     told = printed(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site)).split()
-    assert told == [str(site / "rlexporter/commands/generate.py"), "False"]
+    assert told == [str(site / "rlexporter/catalog/runbooks.py"), "False", str(len(runbook("RLKL").steps))]
+    assert told[-1] != "0", "what a run is told to do is in the wheel"
 
 
 def test_all_of_it_is_written(pack: Path) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rlexporter.catalog.alerts import RUN_STALLED
 from rlexporter.catalog.languages import language
-from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
+from rlexporter.catalog.runbooks import LABELS
+from rlexporter.conditions.table import CONDITIONS
 from rlexporter.feed.builder import write_incidents
 from rlexporter.feed.feed import Feed
 from rlexporter.model.incident import Standing
@@ -100,7 +100,7 @@ def test_a_run_that_hangs_or_has_failed() -> None:
         Step("Leave it running for now: you can see what it waits for only while it hangs."),
         Step("See where each thread waits, on its machine:", "py-spy dump --pid PID"),
     ]
-    assert hanging[2].text in RUN_STALLED.remedies
+    assert hanging[2].text == "Give reward functions a time-out."
     feed.begin(RunFacts(algorithm="grpo", step=0, info={"trainer": "GRPOTrainer"}), {"run": "test", "rank": "0"})
     feed.enter(RunState.RUNNING)
     feed.record({"reward": 0.5}, 1)
@@ -111,7 +111,9 @@ def test_a_run_that_hangs_or_has_failed() -> None:
     feed.enter(RunState.FAILED, "OutOfMemoryError")
     failed = said(feed.snapshot).steps
     assert failed[0].text.endswith("Resume from `checkpoint-9`, which was written before this began.")
-    assert [step.text for step in failed[1:]] == ["Read the exception, and look for an alert on NaN before it."]
+    assert [step.text for step in failed[1:]] == [
+        "Read the exception at the end of the log, and look for an alert on NaN before it."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -150,33 +152,45 @@ def test_a_healthy_run_has_none() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "expected"),
     [
-        ("grpo", ["Lower `learning_rate`; warm up.", "Lower `num_iterations` and `steps_per_generation`."]),
-        ("ppo", ["Lower `learning_rate`; warm up.", "Lower `num_ppo_epochs`."]),
-        ("ppo-legacy", ["Lower `learning_rate`; warm up.", "Set `target_kl` with `early_stopping=True`;"]),
+        ("grpo", ["Lower `learning_rate`, and warm up.", "Lower `num_iterations` and `steps_per_generation`."]),
+        ("ppo", ["Lower `learning_rate`, and warm up.", "Lower `num_ppo_epochs`."]),
+        ("ppo-legacy", ["Lower `learning_rate`, and warm up.", "Set `target_kl` with `early_stopping=True`;"]),
     ],
 )
 def test_advice_is_for_the_algorithm(algorithm: str, expected: list[str]) -> None:
     """Nobody who trains with GRPO is told of `num_ppo_epochs`."""
-    found = steps.remedies(CONDITION_NAMED["ratio_high"].remedies, Samples(_running(algorithm).snapshot))
+    found = steps.of_runbook("RLRatio", "ratio_high", Samples(_running(algorithm).snapshot))
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
 
 
 def test_an_unknown_algorithm_gets_all_of_it_with_its_names() -> None:
     """Whoever reads it knows which of these it is."""
-    texts = CONDITION_NAMED["ratio_high"].remedies
-    assert steps.remedies(texts, Samples(judged("").snapshot)) == [*texts]
+    assert steps.of_runbook("RLRatio", "ratio_high", Samples(judged("").snapshot))[:3] == [
+        "Lower `learning_rate`, and warm up.",
+        "GRPO, RLOO: Lower `num_iterations` and `steps_per_generation`.",
+        "PPO: Lower `num_ppo_epochs`.",
+    ]
+
+
+def test_a_step_is_for_its_conditions_and_left_out_where_the_verdict_says_it() -> None:
+    """By its mark in the runbook: nobody whose optimizer lost its moments is asked what loads weights."""
+    samples = Samples(_running().snapshot)
+    assert len(steps.of_runbook("RLWeights", "optimizer_restarted", samples)) == 1
+    everything = steps.of_runbook("RLNotANumber", "nonfinite", samples)
+    assert everything[1:] == steps.of_runbook("RLNotANumber", "nonfinite", samples, without=steps.SAID)
+    assert everything[0].startswith("Stop the run")
 
 
 def test_every_alert_has_something_to_do_in_each_algorithm_that_it_judges() -> None:
     """In each language as well."""
-    for algorithm in ("grpo", "rloo", "ppo", "ppo-legacy"):
+    for algorithm in LABELS:
         samples = Samples(judged(algorithm).snapshot)
         for condition in CONDITIONS:
             for code in ("en", "vi", "zh") if condition.applies(algorithm) else ():
-                found = steps.remedies(condition.remedies, samples, language(code))
+                found = steps.of_runbook(condition.alert, condition.name, samples, language(code), without=steps.SAID)
                 assert found, (condition.name, algorithm)
-                assert not any(re.match(r"((Legacy )?PPO|GRPO|RLOO)(, \w+)*: ", text) for text in found), found
+                assert not any(re.match(r"\W?((Legacy )?PPO|GRPO|RLOO)(, \w+)*: ", text) for text in found), found
 
 
 def test_the_text_and_the_mark_name_one_step() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog.alerts import RUN_STALLED
+from rlexporter.catalog.runbooks import runbook
 from rlexporter.conditions.causes import WAKE
 from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
 from rlexporter.feed.feed import Feed
@@ -16,7 +16,7 @@ from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
 from rlexporter.status.samples import Samples
-from rlexporter.status.steps import remedies
+from rlexporter.status.steps import of_runbook
 from tests.status.runs import NOW, goes_wrong, judged, recorded, said
 
 EASED, OVER = Standing.EASED, Standing.OVER
@@ -51,7 +51,9 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
         found = said(feed.snapshot)
         assert found.word == word
         assert (condition.summary in found.text) is (word != "fine")
-        assert found.actions == (remedies(condition.remedies, Samples(feed.snapshot)) if word != "fine" else [])
+        assert found.actions == (
+            of_runbook(condition.alert, condition.name, Samples(feed.snapshot)) if word != "fine" else []
+        )
         assert found.conditions == ([condition.name] if word != "fine" else [])
 
 
@@ -239,7 +241,11 @@ def test_a_run_that_hangs() -> None:
     assert limit == 600.0
     assert said(feed.snapshot, NOW + limit).word == "fine"
     found = said(feed.snapshot, NOW + limit + 61)
-    assert (found.word, found.code, found.actions) == ("act", "stalled", [*RUN_STALLED.remedies])
+    assert (found.word, found.code, found.actions) == (
+        "act",
+        "stalled",
+        [step.text for step in runbook("RLRunStalled").steps],
+    )
     assert found.text == (
         "The run is stuck: its last step ended 11 min ago (limit: 10 min). It is in its reward phase."
     )

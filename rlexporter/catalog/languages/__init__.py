@@ -1,8 +1,8 @@
 """The languages of what says how a run is, and what to do. One file a language maps English texts to translations.
 
-They cover the page's own words, the sentences of verdicts, summaries and remedies of conditions, and why a signal is
-missing. All else is English only, above all the help and reading of a series: a new metric needs no translation.
-English stays in the tables and the page; a text without a translation is shown in it.
+They cover the page's own words, the sentences of verdicts, summaries of conditions, and why a signal is missing;
+runbooks have their steps in each. All else is English only, above all the help and reading of a series: a new metric
+needs no translation. English stays in the tables and the page; a text without a translation is shown in it.
 """
 
 from __future__ import annotations
