@@ -112,7 +112,7 @@ healthy: ## real runs of every trainer: no alert begins in healthy ones, planted
 	@for each in $(OLDER); do scripts/setup trl-$$each .venv-$$each || exit 1; done
 	@for venv in .venv $(OLDER:%=.venv-%); do \
 		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py \
-			tests/versions/test_ppo_faults.py tests/faults $(ARGS) || exit 1; \
+			tests/versions/test_ppo.py tests/versions/test_ppo_faults.py tests/faults $(ARGS) || exit 1; \
 	done
 
 causes: tools ## what the verdict says first of each fault of the demo, in every version of TRL (about 20 minutes)
