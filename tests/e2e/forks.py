@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.tools import ROOT
+from tests.tools import ROOT, free_port
 
 LOADED = ("rlexporter.demo.training", "tests.tiny")
 """What is imported once: with it come torch, transformers and the trainers of TRL."""
@@ -34,6 +34,14 @@ class Fork:
     module: str
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def ranks(number: int, module: str, arguments: Sequence[str], **environ: str) -> list[Fork]:
+    """So many ranks of one training, told of each other as a launcher tells them."""
+    told = {"WORLD_SIZE": str(number), "LOCAL_WORLD_SIZE": str(number), **environ}
+    told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+    each = [told | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(number)]
+    return [Fork(module, tuple(arguments), variables) for variables in each]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.forks import Fork, Run, forks
+from tests.e2e import forks
+from tests.e2e.forks import Run
 from tests.e2e.paging import rules
 from tests.tools import ROOT, Prometheus, eventually, free_port, launched, prometheus, served
 
@@ -109,7 +110,7 @@ def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
     """Runs ranks without a launcher, of which each would import torch and TRL for longer than it trains."""
-    with forks() as found:
+    with forks.forks() as found:
         yield found
 
 
@@ -117,10 +118,7 @@ def _trained(run: Run, folder: Path, ranks: int, *options: str, serve: str = "al
     """What each of the ranks saw of a training that ended by itself, without an error."""
     folder.mkdir(exist_ok=True)
     told = {"ACCELERATE_USE_CPU": "true", "RLEXPORTER_RANKS": serve, "RLEXPORTER_LINGER_SECONDS": "0"}
-    told |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
-    each = [told | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
-    done = run(*(Fork(SCRIPT[1], (str(folder), "0", *options), environ) for environ in each))
+    done = run(*forks.ranks(ranks, SCRIPT[1], (str(folder), "0", *options), **told))
     assert [each.returncode for each in done] == [0] * ranks, [each.stderr[-3000:] for each in done]
     return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(ranks)]
 
