@@ -26,11 +26,11 @@ stack: tools ## the demo under Prometheus and Alertmanager, with our rules; with
 	@scripts/setup demo
 	@$(PY) -m scripts.stack $(ARGS)
 
-test: tools ## all checks, and tests of all that matters (about 5 minutes on 2 cores; ARGS="-k golden" runs those alone)
+test: tools ## all checks, and tests of all that matters (about 4 minutes on 2 cores; ARGS="-k golden" runs those alone)
 	@scripts/setup test
 	@$(if $(ARGS),$(PYTEST) -m "not slow and not soak" $(ARGS),$(PY) -m scripts.suite test)
 
-test-all: ## the same and what is slow, and older versions of TRL; what CI runs (about 35 minutes on 2 cores)
+test-all: ## the same and what is slow, and older versions of TRL; what CI runs (about 25 minutes on 2 cores)
 	@scripts/tools & tools=$$!; scripts/setup test && wait $$tools
 	@$(if $(ARGS),$(PYTEST) -m "not soak" $(ARGS),$(PY) -m scripts.suite all)
 
@@ -112,7 +112,7 @@ healthy: ## real runs of every trainer: no alert begins in healthy ones, planted
 	@for each in $(OLDER); do scripts/setup trl-$$each .venv-$$each || exit 1; done
 	@for venv in .venv $(OLDER:%=.venv-%); do \
 		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py \
-			tests/versions/test_ppo_faults.py tests/faults $(ARGS) || exit 1; \
+			tests/versions/test_ppo.py tests/versions/test_ppo_faults.py tests/faults $(ARGS) || exit 1; \
 	done
 
 causes: tools ## what the verdict says first of each fault of the demo, in every version of TRL (about 20 minutes)

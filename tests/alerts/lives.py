@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rlexporter.model.snapshot import RunState
 
@@ -50,8 +51,18 @@ class Process:
     more: Mapping[str, float] = field(default_factory=dict)
     """Other series of the process, as ``name{labels}``, each with a value."""
 
+    @cached_property
+    def _names(self) -> dict[tuple[object, ...], str]:
+        return {}
+
     def name(self, series: str, **labels: str) -> str:
         """The series with the labels of this process."""
+        key = (series, *labels.items())
+        if key not in self._names:
+            self._names[key] = self._named(series, labels)
+        return self._names[key]
+
+    def _named(self, series: str, labels: Mapping[str, str]) -> str:
         own = {
             "run": self.run,
             "rank": str(self.rank),

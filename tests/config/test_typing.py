@@ -170,7 +170,10 @@ def pyright(python: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("checker", "found"), [(mypy, FOUND_BY_MYPY), (pyright, FOUND_BY_PYRIGHT)])
+@pytest.mark.parametrize(
+    ("checker", "found"),
+    [(mypy, FOUND_BY_MYPY), pytest.param(pyright, FOUND_BY_PYRIGHT, marks=pytest.mark.soak)],
+)
 def test_what_users_write_is_checked(
     checker: Callable[[Path], list[str]], found: tuple[str, ...], python: Path, tmp_path: Path
 ) -> None:

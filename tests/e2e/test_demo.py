@@ -17,12 +17,14 @@ from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
 from rlexporter.demo.faults import KINDS, STALLED_SECONDS
 from tests.conftest import fetch
+from tests.e2e.forks import Fork, Run, forks
 from tests.tools import Prometheus, eventually, launched, prometheus
 
 COMMAND = (sys.executable, "-m", "rlexporter", "demo")
-LATE = (150, 200)
+LATE = (50, 200)
 """Steps after which the demo evaluates, and in which it does not sample."""
-ONE_BY_SOAK = (LATE[0], pytest.param(LATE[1], marks=pytest.mark.soak))
+LATER = {"reward_hacking": 150}
+"""A fault that is told by the 130 steps before it."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def test_a_fault_is_real(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ONE_BY_SOAK)
+@pytest.mark.parametrize("step", [LATE[0], pytest.param(LATE[1], marks=pytest.mark.soak)])
 def test_a_stall_is_real(step: int, tmp_path: Path) -> None:
     """A reward function hangs in the training: the step stays as it is, the endpoint answers, Ctrl-C still ends it."""
     with demo(tmp_path, "--port", "0", "--fault", f"stall@{step}", "--linger", "0") as stalling:
@@ -198,17 +200,29 @@ def test_every_fault_is_here() -> None:
     assert {*FAULTS, "stall"} == set(KINDS)
 
 
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs demos, of which each would import torch and TRL for longer than it trains."""
+    with forks() as found:
+        yield found
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ONE_BY_SOAK)
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_begins_its_alert(kind: str, at: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [
+        *((kind, LATER.get(kind, LATE[0])) for kind in FAULTS),
+        *(pytest.param(kind, LATE[1], marks=pytest.mark.soak) for kind in FAULTS),
+    ],
+)
+def test_a_fault_begins_its_alert(kind: str, at: int, run: Run) -> None:
     """Soon after the fault; before it there is none, but for slow steps on a busy machine.
 
     The demo samples in every second step, and evaluates in these: a reward function fails in the next step.
     """
     within, alert, end = FAULTS[kind]
-    options = ["--steps", str(at + within + 5), "--port", "0", "--linger", "0", "--fault", f"{kind}@{at}"]
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=600, check=False)
+    options = ("--steps", str(at + within + 5), "--port", "0", "--linger", "0", "--fault", f"{kind}@{at}")
+    [done] = run(Fork("rlexporter", ("demo", *options)))
     before, _, after = done.stdout.partition("fault in step ")
 
     assert done.returncode == 0, done.stderr
@@ -223,10 +237,10 @@ def test_a_fault_begins_its_alert(kind: str, at: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_may_come_too_late() -> None:
+def test_a_fault_may_come_too_late(run: Run) -> None:
     """Nothing is sampled in the second step, which is the last, and no evaluation gets the fault; that is said."""
-    options = ["--steps", "2", "--port", "0", "--linger", "0", "--fault", "nan_reward@2"]
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=600, check=False)
+    options = ("--steps", "2", "--port", "0", "--linger", "0", "--fault", "nan_reward@2")
+    [done] = run(Fork("rlexporter", ("demo", *options)))
 
     assert done.returncode == 0, done.stderr
     assert "NaN or infinite: none;" in done.stdout

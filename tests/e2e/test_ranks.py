@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import forks
+from tests.e2e.forks import Run
 from tests.e2e.paging import rules
 from tests.tools import ROOT, Prometheus, eventually, free_port, launched, prometheus, served
 
@@ -105,11 +107,19 @@ def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
         assert counts == _buckets(values, list(counts)), metric
 
 
-def _trained(folder: Path, ranks: int, *options: str, serve: str = "all") -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs ranks without a launcher, of which each would import torch and TRL for longer than it trains."""
+    with forks.forks() as found:
+        yield found
+
+
+def _trained(run: Run, folder: Path, ranks: int, *options: str, serve: str = "all") -> list[dict[str, Any]]:
     """What each of the ranks saw of a training that ended by itself, without an error."""
-    command = [*TORCHRUN, str(ranks), "--standalone", *SCRIPT, str(folder), "0", *options]
-    with _launched(command, folder, serve, RLEXPORTER_LINGER_SECONDS="0") as launcher:
-        assert launcher.wait(600) == 0, (folder / "err").read_text()[-3000:]
+    folder.mkdir(exist_ok=True)
+    told = {"ACCELERATE_USE_CPU": "true", "RLEXPORTER_RANKS": serve, "RLEXPORTER_LINGER_SECONDS": "0"}
+    done = run(*forks.ranks(ranks, SCRIPT[1], (str(folder), "0", *options), **told))
+    assert [each.returncode for each in done] == [0] * ranks, [each.stderr[-3000:] for each in done]
     return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(ranks)]
 
 
@@ -123,11 +133,11 @@ def _trained(folder: Path, ranks: int, *options: str, serve: str = "all") -> lis
     ],
 )
 def test_what_one_rank_sees_stops_all_of_them(
-    tmp_path: Path, ranks: int, serve: str, bad: int, options: tuple[str, ...]
+    run: Run, tmp_path: Path, ranks: int, serve: str, bad: int, options: tuple[str, ...]
 ) -> None:
     """In the step of the NaN, with a whole checkpoint set aside; what is left trains on from the one before."""
     asked = ("--on-critical", "save,stop", "--save-steps", "2", *options)
-    seen = _trained(tmp_path, ranks, *asked, "--nan-on", str(bad), serve=serve)
+    seen = _trained(run, tmp_path, ranks, *asked, "--nan-on", str(bad), serve=serve)
     assert [each["nan_step"] for each in seen] == [5 if rank == bad else 0 for rank in range(ranks)]
     assert [(each["step"], each["ends"]) for each in seen] == [(5, 1)] * ranks
     assert seen[0]["state"] == ["stopped"]
@@ -146,15 +156,15 @@ def test_what_one_rank_sees_stops_all_of_them(
     states = {each.name for each in (trained / "suspect-checkpoint-5").glob("rng_state_*")}
     assert states == {f"rng_state_{rank}.pth" for rank in range(ranks)}
 
-    again = _trained(tmp_path, ranks, *asked, "--resume", "--steps", "6", serve=serve)
+    again = _trained(run, tmp_path, ranks, *asked, "--resume", "--steps", "6", serve=serve)
     assert [(each["began"], each["step"]) for each in again] == [([5, 6], 6)] * ranks
     assert again[0]["state"] == ["finished"]
 
 
-def test_ranks_that_agree_train_as_others_do(tmp_path: Path) -> None:
+def test_ranks_that_agree_train_as_others_do(run: Run, tmp_path: Path) -> None:
     """A healthy run makes one all-reduce a step, where on_critical is set, and none where not; weights are the same."""
-    plain = _trained(tmp_path / "plain", 2, "--steps", "4")
-    asked = _trained(tmp_path / "asked", 2, "--steps", "4", "--on-critical", "save,stop")
+    plain = _trained(run, tmp_path / "plain", 2, "--steps", "4")
+    asked = _trained(run, tmp_path / "asked", 2, "--steps", "4", "--on-critical", "save,stop")
     assert [each["collectives"] for each in plain] == [[], []]
     assert [each["collectives"] for each in asked] == [["new_group", *["all_reduce"] * 4]] * 2
     assert [each["state"] for each in asked] == [["finished"]] * 2
