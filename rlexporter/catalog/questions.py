@@ -47,7 +47,7 @@ QUESTIONS: tuple[Question, ...] = (
             Shown(name="reward", signal="reward", prominent=True),
             Shown(name="reward spread", series=("rl_reward_std", "rl_scores_std")),
             Shown(name="groups without spread", series=("rl_reward_zero_std_fraction",)),
-            Shown(name="learning rate", signal="learning_rate"),
+            Shown(name="learning rate", series=("rl_learning_rate",)),
         ),
     ),
     Question(

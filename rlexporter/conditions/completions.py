@@ -56,31 +56,18 @@ def same_length(view: View, run: Context) -> float | None:
 
 
 CONDITIONS = (
-    condition(
-        "truncation",
-        "RLLength",
-        Family.TRUNCATION,
-        "truncation_rise",
+    condition("truncation", "RLLength", Family.TRUNCATION, "truncation_rise").when(
         level(warning(0.3, MOSTLY), critical(0.6, MOSTLY)),
         "Completions are cut off at the length limit.",
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
-    condition(
-        "eos_missing",
-        "RLLength",
-        Family.TRUNCATION,
-        "eos_missing",
+    condition("eos_missing", "RLLength", Family.TRUNCATION, "eos_missing", ("ppo",)).when(
         level(warning(0.3, SOME), critical(0.9, LASTING)),
         "Responses have no end token.",
-        algorithms=("ppo",),
         stops=False,
         related=("rl_eos_tokens", "rl_completion_length_dist"),
     ),
-    condition(
-        "length_low",
-        "RLLength",
-        Family.LENGTH,
-        "length",
+    condition("length_low", "RLLength", Family.LENGTH, "length").when(
         ratio(warning(0.3, LASTING), below=True),
         "Completions have become much shorter.",
         foretold_by=(
@@ -94,20 +81,12 @@ CONDITIONS = (
         ),
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
     ),
-    condition(
-        "length_high",
-        "RLLength",
-        Family.LENGTH,
-        "length",
+    condition("length_high", "RLLength", Family.LENGTH, "length").when(
         ratio(warning(3.0, LASTING)),
         "Completions have become much longer.",
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
-    condition(
-        "same_length",
-        "RLLength",
-        Family.LENGTH,
-        "same_length",
+    condition("same_length", "RLLength", Family.LENGTH, "same_length").when(
         level(warning(0.02, LASTING), below=True),
         "All completions have the same length.",
         related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),

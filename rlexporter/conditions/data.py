@@ -197,170 +197,91 @@ def _faithful(run: Context) -> bool:
 
 
 CONDITIONS = (
-    condition(
-        "prompts_stuck",
-        "RLPromptsChanged",
-        Family.DATA,
-        "prompts_stuck",
+    condition("prompts_stuck", "RLPromptsChanged", Family.DATA, "prompts_stuck", TRAINERS).when(
         level(warning(0.9, LASTING)),
         "Every step trains on the same prompts.",
-        algorithms=TRAINERS,
         related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
-    condition(
-        "prompts_short",
-        "RLPromptsChanged",
-        Family.DATA,
-        "prompt_shortness",
+    condition("prompts_short", "RLPromptsChanged", Family.DATA, "prompt_shortness", TRAINERS).when(
         level(warning(0.7, SOME), below=True),
         "Prompts have become much shorter.",
-        algorithms=TRAINERS,
         related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),
-    condition(
-        "prompt_end_changed",
-        "RLPromptsChanged",
-        Family.DATA,
-        "prompt_end_changed",
+    condition("prompt_end_changed", "RLPromptsChanged", Family.DATA, "prompt_end_changed", GROUPS).when(
         level(warning(0.5, SOME)),
         "Prompts end with another token than before.",
-        algorithms=GROUPS,
         related=("rl_prompt_end_changed_fraction", "rl_prompt_length_dist"),
     ),
-    condition(
-        "loss_mask_wrong",
-        "RLLossInputsWrong",
-        Family.OBJECTIVE,
-        "loss_mask_wrong",
+    condition("loss_mask_wrong", "RLLossInputsWrong", Family.OBJECTIVE, "loss_mask_wrong", GROUPS).when(
         level(warning(0.25, SOME), critical(0.75, SOME)),
         "The loss mask does not fit the completions.",
-        algorithms=GROUPS,
         related=("rl_loss_mask_wrong_fraction", "rl_completion_length_dist"),
     ),
-    condition(
-        "advantage_wrong",
-        "RLLossInputsWrong",
-        Family.OBJECTIVE,
-        "advantage_reward",
+    condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE, "advantage_reward", TRAINERS).when(
         level(warning(0.5, SOME), critical(0.0, LASTING), below=True),
         "Advantages do not follow the rewards they are computed from.",
-        algorithms=TRAINERS,
         related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
     ),
-    condition(
-        "old_logprobs_stale",
-        "RLLossInputsWrong",
-        Family.OBJECTIVE,
-        "first_use",
+    condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE, "first_use", GROUPS).when(
         ratio(warning(3.0, SOME), floor=0.01),
         "The old log-probabilities are not those of the policy that sampled.",
-        algorithms=GROUPS,
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
-    condition(
-        "reference_moved",
-        "RLReference",
-        Family.OBJECTIVE,
-        "ref_changed",
+    condition("reference_moved", "RLReference", Family.OBJECTIVE, "ref_changed", TRAINERS).when(
         level(warning(0.001)),
         "The reference model changes although nothing asked for it.",
-        algorithms=TRAINERS,
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
 )
 SAMPLER = (
-    condition(
-        "sampling_jump",
-        "RLSamplerMismatch",
-        Family.KL_NEGATIVE,
-        "sampling_difference",
+    condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE, "sampling_difference", (*GROUP, "ppo")).when(
         ratio(warning({"logp": 5.0, "kl": 20.0}, SOME), of=Own.RECENT, floor={"logp": 0.03, "kl": 0.01}),
         "Sampler and trainer disagree far more than they did.",
-        algorithms=(*GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    condition(
-        "sampler_differs",
-        "RLSamplerMismatch",
-        Family.KL_NEGATIVE,
-        "sampler_gap",
+    condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE, "sampler_gap").when(
         level(warning(0.05)),
         "Completions are not drawn from the policy being trained.",
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
-    condition(
-        "completions_copied",
-        "RLSamplerMismatch",
-        Family.KL_NEGATIVE,
-        "copies_excess",
+    condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE, "copies_excess", GROUPS).when(
         level(warning(COPIES_EXCESS, SOME)),
         "Completions are copies of each other far more often than the policy would draw them.",
-        algorithms=GROUPS,
         foretold_by=("reward_function_blind",),
         related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
     ),
-    condition(
-        "sampling_ratio_low",
-        "RLSamplerMismatch",
-        Family.KL_NEGATIVE,
-        "sampling_ratio",
+    condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE, "sampling_ratio", GROUP).when(
         level(warning(0.3, LASTING), below=True),
         "Importance sampling throws most of the samples away.",
-        algorithms=GROUP,
         related=("rl_importance_sampling_ratio_mean",),
     ),
 )
 REFERENCE = (
-    condition(
-        "reference_dropout",
-        "RLReference",
-        Family.KL_HIGH,
-        "reference_dropout",
+    condition("reference_dropout", "RLReference", Family.KL_HIGH, "reference_dropout", ("ppo",)).when(
         found(warning()),
         "Dropout is on in the reference.",
-        algorithms=("ppo",),
         related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition(
-        "reference_noisy",
-        "RLReference",
-        Family.KL_HIGH,
-        "ref_noise",
+    condition("reference_noisy", "RLReference", Family.KL_HIGH, "ref_noise", GROUP).when(
         level(warning(0.02, SOME)),
         "The reference contradicts itself: dropout is on in it.",
-        algorithms=GROUP,
         related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
 )
 ADVANTAGES = (
-    condition(
-        "advantage_flat",
-        "RLNoSignal",
-        Family.ADVANTAGE,
-        "advantage_spread",
+    condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE, "advantage_spread", PPO).when(
         level(warning(0.01), critical(0.01, SOME), below=True),
         "Advantages do not differ: there is nothing to learn from.",
-        algorithms=PPO,
         related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
-    condition(
-        "advantage_dead",
-        "RLNoSignal",
-        Family.ADVANTAGE,
-        "advantage_dead",
+    condition("advantage_dead", "RLNoSignal", Family.ADVANTAGE, "advantage_dead", GROUP).when(
         found(warning(), critical(lasts=SOME)),
         "Advantages are all the same although rewards differ.",
-        algorithms=GROUP,
         related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
     ),
-    condition(
-        "advantage_off_centre",
-        "RLLossInputsWrong",
-        Family.ADVANTAGE,
-        "advantage_offset",
+    condition("advantage_off_centre", "RLLossInputsWrong", Family.ADVANTAGE, "advantage_offset", TRAINERS).when(
         level(warning(0.2, LASTING)),
         "Advantages are not centered.",
-        algorithms=TRAINERS,
         related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
 )

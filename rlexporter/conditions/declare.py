@@ -9,10 +9,13 @@ condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU, "reward_gain",
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from rlexporter.conditions.view import Compute
 from rlexporter.model.condition import Condition, Family, Measured, Read, Signal, Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PPO = ("ppo", "ppo-legacy")
 GROUP = ("grpo", "rloo", "async-grpo")
@@ -85,33 +88,29 @@ def _maker(computed: Callable[..., Any]) -> Callable[[], Compute]:
     return computed if isinstance(computed, type) else lambda: computed
 
 
-def condition(
-    name: str,
-    alert: str,
-    family: Family,
-    signal: str,
-    detector: Measured,
-    summary: str,
-    *,
-    about: str = "",
-    related: tuple[str, ...] = (),
-    algorithms: tuple[str, ...] = (),
-    foretold_by: tuple[str, ...] = (),
-    level: str = "",
-    stops: bool = True,
-) -> Condition:
-    """Declare a condition; the fields are those of `Condition`."""
-    return Condition(
-        name=name,
-        alert=alert,
-        family=family,
-        signal=signal,
-        detector=detector,
-        summary=summary,
-        about=about,
-        related=related,
-        algorithms=algorithms,
-        foretold_by=foretold_by,
-        level=level,
-        stops=stops,
-    )
+class Texts(TypedDict, total=False):
+    """The fields of `Condition` that an entry may state after what is judged."""
+
+    about: str
+    related: tuple[str, ...]
+    foretold_by: tuple[str, ...]
+    level: str
+    stops: bool
+
+
+class Begun(NamedTuple):
+    """The first half of a condition, which `when` completes."""
+
+    name: str
+    alert: str
+    family: Family
+    signal: str
+    algorithms: tuple[str, ...] = ()
+
+    def when(self, detector: Measured, summary: str, /, **texts: Unpack[Texts]) -> Condition:
+        """Make the condition that holds while the ``detector`` finds the signal beyond a limit."""
+        return Condition(**self._asdict(), detector=detector, summary=summary, **texts)
+
+
+condition = Begun
+"""Begins the entry of a condition: ``condition(name, alert, family, signal, algorithms).when(level(...), summary)``."""

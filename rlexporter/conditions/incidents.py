@@ -319,7 +319,8 @@ def _place(transition: Transition, view: View) -> Place:
 
 def _spreads(transition: Transition) -> bool:
     """Return True for what ends the weights by the next step, as long as it holds."""
-    return transition.series in nonfinite.PLACES or transition.condition.name == "nonfinite_value_loss"
+    fatal = transition.condition.name in ("nonfinite", "nonfinite_value_loss")
+    return fatal and (transition.series in nonfinite.PLACES or transition.condition.name != "nonfinite")
 
 
 # The order in which a person should read the incidents of a run: the likeliest cause first

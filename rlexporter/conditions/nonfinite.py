@@ -202,31 +202,18 @@ class FunctionLost:
 
 
 CONDITIONS = (
-    condition(
-        "nonfinite_reward",
-        "RLRewardLost",
-        Family.NONFINITE,
-        "nonfinite_reward",
+    condition("nonfinite_reward", "RLRewardLost", Family.NONFINITE, "nonfinite_reward").when(
         level(critical(0.0)),
         "A reward is NaN or infinite.",
         about="{subject} returned NaN or infinity.",
         related=("rl_nonfinite_values_total", "rl_reward_mean", "rl_reward_function_mean"),
     ),
-    condition(
-        "nonfinite_value_loss",
-        "RLValueLossNonFinite",
-        Family.NONFINITE,
-        "nonfinite_value_loss",
+    condition("nonfinite_value_loss", "RLValueLossNonFinite", Family.NONFINITE, "nonfinite_value_loss", PPO).when(
         level(critical(0.0)),
         "The value loss is NaN or infinite.",
-        algorithms=PPO,
         related=("rl_nonfinite_values_total", "rl_value_loss", "rl_value_mean", "rl_return_mean"),
     ),
-    condition(
-        "nonfinite",
-        "RLNotANumber",
-        Family.NONFINITE,
-        "nonfinite",
+    condition("nonfinite", "RLNotANumber", Family.NONFINITE, "nonfinite").when(
         level(critical(0.0)),
         "A number that training computes is NaN or infinite.",
         about="{subject} is NaN or infinite.",
@@ -238,37 +225,23 @@ CONDITIONS = (
             "rl_last_good_checkpoint_step",
         ),
     ),
-    condition(
-        "reward_lost",
-        "RLRewardLost",
-        Family.NONFINITE,
-        "reward_lost",
+    condition("reward_lost", "RLRewardLost", Family.NONFINITE, "reward_lost").when(
         found(critical()),
         "No completion of a step got a reward.",
         related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
-    condition(
-        "reward_function_lost",
-        "RLRewardLost",
-        Family.NONFINITE,
-        "reward_function_lost",
+    condition("reward_function_lost", "RLRewardLost", Family.NONFINITE, "reward_function_lost", GROUP).when(
         found(critical()),
         "A reward function no longer returns numbers.",
         about="{subject} no longer returns numbers.",
-        algorithms=GROUP,
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
 )
 EVALUATION = (
-    condition(
-        "nonfinite_eval_reward",
-        "RLRewardLost",
-        Family.EVALUATION,
-        "nonfinite_eval_reward",
+    condition("nonfinite_eval_reward", "RLRewardLost", Family.EVALUATION, "nonfinite_eval_reward", GROUP).when(
         level(warning(0.0)),
         "A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",
-        algorithms=GROUP,
         related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
     ),
 )

@@ -175,138 +175,77 @@ def optimizer_restart(view: View, run: Context) -> Found | None:
 
 
 WEIGHTS = (
-    condition(
-        "gradients_lost",
-        "RLWeights",
-        Family.OPTIMIZER,
-        "gradients_lost",
+    condition("gradients_lost", "RLWeights", Family.OPTIMIZER, "gradients_lost", TRAINERS).when(
         level(warning(0.05, SOME)),
         "Some of the weights no longer get a gradient.",
-        algorithms=TRAINERS,
         related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
-    condition(
-        "weight_norm_jump",
-        "RLWeights",
-        Family.WEIGHTS,
-        "weight_norm_step",
+    condition("weight_norm_jump", "RLWeights", Family.WEIGHTS, "weight_norm_step", TRAINERS).when(
         ratio(warning(8.0), of=Own.RECENT, floor=0.08),
         "The norm of the trained weights has jumped.",
-        algorithms=TRAINERS,
         related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
-    condition(
-        "weights_moved",
-        "RLWeights",
-        Family.WEIGHTS,
-        "update_per_rate",
+    condition("weights_moved", "RLWeights", Family.WEIGHTS, "update_per_rate", TRAINERS).when(
         ratio(warning(8.0), of=Own.RECENT, after=20),
         "The weights have moved much farther than an update moves them.",
-        algorithms=TRAINERS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
-    condition(
-        "optimizer_restarted",
-        "RLWeights",
-        Family.WEIGHTS,
-        "optimizer_restart",
+    condition("optimizer_restarted", "RLWeights", Family.WEIGHTS, "optimizer_restart", TRAINERS).when(
         found(warning()),
         "The optimizer has lost its moments.",
-        algorithms=TRAINERS,
         related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
-    condition(
-        "optimizer_incomplete",
-        "RLPolicyFrozen",
-        Family.OPTIMIZER,
-        "optimizer_missing",
+    condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER, "optimizer_missing", TRAINERS).when(
         level(warning(0.0, SOME), critical(0.99, SOME)),
         "Some of the trained weights are not in the optimizer.",
-        algorithms=TRAINERS,
         foretold_by=("weights_frozen", "policy_frozen"),
         related=("rl_optimizer_missing_fraction", "rl_weight_changed_fraction"),
     ),
-    condition(
-        "weights_barely_change",
-        "RLPolicyFrozen",
-        Family.OPTIMIZER,
-        "weights_rounded",
+    condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER, "weights_rounded", TRAINERS).when(
         level(info(0.05, LASTING), below=True),
         "Hardly any weight changes: most updates are lost to rounding.",
-        algorithms=TRAINERS,
         related=("rl_weight_changed_fraction", "rl_learning_rate"),
     ),
 )
 GRADIENT = (
-    condition(
-        "gradient_dead",
-        "RLNoSignal",
-        Family.GRAD_DEAD,
-        "gradient_dead",
+    condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD, "gradient_dead", TRAINERS).when(
         level(warning(1.9, SOME), critical(5.5)),
         "The gradient is exactly zero although rewards differ.",
-        algorithms=TRAINERS,
         related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
-    condition(
-        "learning_rate_zero",
-        "RLPolicyFrozen",
-        Family.LR,
-        "learning_rate_share",
-        level(warning(1e-6, MOSTLY), below=True),
+    condition("learning_rate_zero", "RLPolicyFrozen", Family.LR, "learning_rate_share").when(
+        level(warning(1e-06, MOSTLY), below=True),
         "The learning rate is zero.",
         related=("rl_learning_rate",),
     ),
-    condition(
-        "learning_rate_jump",
-        "RLUpdateTooLarge",
-        Family.LR,
-        "learning_rate_step",
+    condition("learning_rate_jump", "RLUpdateTooLarge", Family.LR, "learning_rate_step").when(
         level(warning(5.0)),
         "The learning rate has jumped.",
         related=("rl_learning_rate",),
     ),
-    condition(
-        "grad_spike",
-        "RLGradient",
-        Family.GRAD,
-        "grad_norm",
-        ratio(warning(100.0), of=Own.RECENT, quantile=0.9, floor=1e-6, after=20),
+    condition("grad_spike", "RLGradient", Family.GRAD, "grad_norm").when(
+        ratio(warning(100.0), of=Own.RECENT, quantile=0.9, floor=1e-06, after=20),
         "The gradient norm has spiked.",
         related=("rl_grad_norm", "rl_reward_std"),
     ),
-    condition(
-        "grad_explosion",
-        "RLGradient",
-        Family.GRAD,
-        "grad_norm",
-        ratio(critical(5.0, SOME), of=Own.RECENT, quantile=0.9, floor=1e-6),
+    condition("grad_explosion", "RLGradient", Family.GRAD, "grad_norm").when(
+        ratio(critical(5.0, SOME), of=Own.RECENT, quantile=0.9, floor=1e-06),
         "The gradient norm explodes.",
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
 )
 VALUE = (
-    condition(
-        "value_loss_spike",
-        "RLValueLoss",
-        Family.VALUE,
-        "value_loss",
-        ratio(warning(20.0), critical(5.0, SOME), of=Own.RECENT, quantile=0.9, floor=1e-6),
+    condition("value_loss_spike", "RLValueLoss", Family.VALUE, "value_loss", PPO).when(
+        ratio(warning(20.0), critical(5.0, SOME), of=Own.RECENT, quantile=0.9, floor=1e-06),
         "The value loss spikes.",
-        algorithms=PPO,
         stops=False,
         related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
     ),
 )
 FROZEN = (
-    condition(
-        "weights_frozen",
-        "RLPolicyFrozen",
-        Family.OPTIMIZER,
-        "weights_still",
+    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER, "weights_still", TRAINERS).when(
         found(warning(lasts=SOME), critical(lasts=MOSTLY)),
         "The weights no longer change, although there is a gradient.",
-        algorithms=TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
 )

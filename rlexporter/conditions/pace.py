@@ -78,21 +78,13 @@ def _parts(view: View) -> dict[str, float]:
 
 
 CONDITIONS = (
-    condition(
-        "step_slow",
-        "RLStepsSlow",
-        Family.SLOW,
-        "step_time",
+    condition("step_slow", "RLStepsSlow", Family.SLOW, "step_time").when(
         ratio(warning(4.0, MOSTLY), of=Own.RECENT, lag=10, floor=0.5, after=20),
         "Steps have become much slower.",
         about="Steps have become much slower, most of all in {subject}.",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
-    condition(
-        "step_stalled",
-        "RLStepsSlow",
-        Family.STALL,
-        "longest_pause",
+    condition("step_stalled", "RLStepsSlow", Family.STALL, "longest_pause").when(
         ratio(warning(30.0), of=Own.RECENT, floor=60.0),
         "The run stood still for a while.",
         about="The run stood still for a while, in {subject}.",

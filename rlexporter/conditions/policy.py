@@ -191,71 +191,41 @@ def _still_for(past: Past) -> int:
 
 
 UPDATES = (
-    condition(
-        "ratio_high",
-        "RLRatio",
-        Family.POLICY_STEP,
-        "ratio",
+    condition("ratio_high", "RLRatio", Family.POLICY_STEP, "ratio").when(
         level(warning(2.0, SOME), critical(10.0)),
         "The probability ratio of new and old policy is far above 1.",
         stops=False,
         related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
     ),
-    condition(
-        "ratio_tail",
-        "RLRatio",
-        Family.POLICY_STEP,
-        "ratio_tail",
+    condition("ratio_tail", "RLRatio", Family.POLICY_STEP, "ratio_tail").when(
         level(warning(0.02, SOME), critical(0.2)),
         "Many tokens have a probability ratio below 0.1 or above 10.",
         related=("rl_policy_ratio_dist",),
     ),
-    condition(
-        "ratio_low",
-        "RLRatio",
-        Family.POLICY_STEP,
-        "ratio",
+    condition("ratio_low", "RLRatio", Family.POLICY_STEP, "ratio").when(
         ratio(warning(0.6, SOME), below=True),
         "The probability ratio of new and old policy is far below its own level.",
         related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    condition(
-        "approxkl_spike",
-        "RLUpdateTooLarge",
-        Family.POLICY_STEP,
-        "approxkl",
+    condition("approxkl_spike", "RLUpdateTooLarge", Family.POLICY_STEP, "approxkl", PPO).when(
         level(warning(1.0)),
         "One update has moved the policy very far.",
-        algorithms=PPO,
         related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
-    condition(
-        "approxkl_high",
-        "RLUpdateTooLarge",
-        Family.POLICY_STEP,
-        "approxkl",
+    condition("approxkl_high", "RLUpdateTooLarge", Family.POLICY_STEP, "approxkl", PPO).when(
         level(warning(0.2, LASTING), critical(1.0, SOME)),
         "Updates move the policy too far.",
-        algorithms=PPO,
         stops=False,
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
     ),
-    condition(
-        "clipfrac_high",
-        "RLUpdateTooLarge",
-        Family.POLICY_STEP,
-        "clipfrac",
+    condition("clipfrac_high", "RLUpdateTooLarge", Family.POLICY_STEP, "clipfrac").when(
         level(warning({"token": 0.3, "sequence": 0.5}, SOME)),
         "Too much of the updates is clipped.",
         related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
 )
 AT_START = (
-    condition(
-        "kl_at_start",
-        "RLReference",
-        Family.KL_HIGH,
-        "kl_first",
+    condition("kl_at_start", "RLReference", Family.KL_HIGH, "kl_first").when(
         level(
             info({"k1": _AT_START, "k3": _AT_START, "sequence": 5.0}),
             critical({"k1": 2.0, "k3": 2.0, "sequence": 20.0}),
@@ -263,23 +233,14 @@ AT_START = (
         "The policy differs from the reference before any update.",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
-    condition(
-        "reference_differs",
-        "RLReference",
-        Family.KL_HIGH,
-        "kl_first_seen",
+    condition("reference_differs", "RLReference", Family.KL_HIGH, "kl_first_seen", TRAINERS).when(
         level(info(0.02)),
         "The reference is not quite the policy that training began with.",
-        algorithms=TRAINERS,
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
 )
 DISTANCE = (
-    condition(
-        "kl_high",
-        "RLKL",
-        Family.KL_HIGH,
-        "kl",
+    condition("kl_high", "RLKL", Family.KL_HIGH, "kl").when(
         level(
             warning({"k1": 1.2, "k3": 3.0, "sequence": 10.0}, LASTING, learning=True),
             critical({"k1": 4.0, "k3": 5.0, "sequence": 50.0}, LASTING),
@@ -287,20 +248,12 @@ DISTANCE = (
         "The policy is far from the reference.",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
-    condition(
-        "kl_jump",
-        "RLKL",
-        Family.KL_HIGH,
-        "kl",
+    condition("kl_jump", "RLKL", Family.KL_HIGH, "kl").when(
         ratio(warning(6.0, LASTING), critical(10.0, MOSTLY), of=Own.RECENT, lag=20, floor=KL_FLOOR, after=SETTLED),
         "The KL divergence to the reference has jumped.",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
     ),
-    condition(
-        "reward_hacking",
-        "RLRewardHacking",
-        Family.KL_HIGH,
-        "hacking",
+    condition("reward_hacking", "RLRewardHacking", Family.KL_HIGH, "hacking").when(
         level(critical(5.0)),
         "The reward rises while KL runs away.",
         about="{subject} rises while KL runs away.",
@@ -308,107 +261,65 @@ DISTANCE = (
         level="kl",
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
     ),
-    condition(
-        "kl_negative",
-        "RLSamplerMismatch",
-        Family.KL_NEGATIVE,
-        "kl_signed",
+    condition("kl_negative", "RLSamplerMismatch", Family.KL_NEGATIVE, "kl_signed", _NOT_K3).when(
         level(
             warning({"sequence": -1.0, "k1": -0.05}, SOME),
             critical({"sequence": -1.0, "k1": -0.05}, LASTING),
             below=True,
         ),
         "The KL divergence is clearly below zero.",
-        algorithms=_NOT_K3,
         stops=False,
         related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
     ),
-    condition(
-        "kl_coef_runaway",
-        "RLKLCoefficient",
-        Family.KL_COEF,
-        "kl_coef",
+    condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF, "kl_coef", ("ppo-legacy", "online-dpo")).when(
         ratio(warning(3.0), critical(30.0)),
         "The adaptive KL coefficient runs away.",
-        algorithms=("ppo-legacy", "online-dpo"),
         stops=False,
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
     condition(
-        "kl_coef_lost",
-        "RLKLCoefficient",
-        Family.OBJECTIVE,
-        "kl_coef_share",
+        "kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE, "kl_coef_share", (*PPO, "grpo", "rloo", "online-dpo")
+    ).when(
         level(warning(_COEF_LOST), critical(-_COEF_LOST), below=True),
         "The coefficient of the KL penalty is 0 or negative.",
-        algorithms=(*PPO, "grpo", "rloo", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-    condition(
-        "kl_coef_stuck",
-        "RLKLCoefficient",
-        Family.KL_COEF,
-        "kl_coef_stuck",
+    condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF, "kl_coef_stuck", ("ppo-legacy",)).when(
         level(warning(4.5)),
         "The adaptive KL coefficient no longer adapts.",
-        algorithms=("ppo-legacy",),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
 )
 ENTROPY = (
-    condition(
-        "entropy_low",
-        "RLEntropy",
-        Family.ENTROPY_LOW,
-        "entropy",
+    condition("entropy_low", "RLEntropy", Family.ENTROPY_LOW, "entropy").when(
         ratio(warning(0.2, LASTING), below=True),
         "Entropy has fallen far below its start.",
         related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
-    condition(
-        "entropy_collapsed",
-        "RLEntropy",
-        Family.ENTROPY_LOW,
-        "entropy",
+    condition("entropy_collapsed", "RLEntropy", Family.ENTROPY_LOW, "entropy").when(
         ratio(critical(0.04, LASTING), below=True),
         "Entropy has collapsed: the policy is deterministic.",
         related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
-    condition(
-        "entropy_high",
-        "RLEntropy",
-        Family.ENTROPY_HIGH,
-        "entropy",
+    condition("entropy_high", "RLEntropy", Family.ENTROPY_HIGH, "entropy").when(
         ratio(warning(4.0, LASTING), floor=0.6),
         "Entropy grows.",
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
-    condition(
-        "entropy_exploded",
-        "RLEntropy",
-        Family.ENTROPY_HIGH,
-        "entropy",
+    condition("entropy_exploded", "RLEntropy", Family.ENTROPY_HIGH, "entropy").when(
         ratio(critical(4.0, MOSTLY), floor=1.5),
         "Entropy has exploded: the policy writes noise.",
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
-    condition(
-        "collapsed",
-        "RLEntropy",
-        Family.ENTROPY_LOW,
-        "collapse_signs",
+    condition("collapsed", "RLEntropy", Family.ENTROPY_LOW, "collapse_signs").when(
         level(critical(2.0, MOSTLY)),
         "The policy has collapsed: entropy fell, and other signals with it, without any gain in reward.",
         related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
 )
 FROZEN = (
-    condition(
-        "policy_frozen",
-        "RLPolicyFrozen",
-        Family.PLATEAU,
-        "kl_distance",
-        level(warning(1e-6, MOSTLY), below=True),
+    condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU, "kl_distance").when(
+        level(warning(1e-06, MOSTLY), below=True),
         "The policy does not move.",
         related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),

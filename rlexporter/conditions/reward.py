@@ -527,105 +527,64 @@ class RewardBelowRange:
 
 
 FLAT = (
-    condition(
-        "reward_flat",
-        "RLNoSignal",
-        Family.REWARD_FLAT,
-        "reward_flat",
+    condition("reward_flat", "RLNoSignal", Family.REWARD_FLAT, "reward_flat").when(
         level(warning(7.0), critical(10.0)),
         "Rewards do not differ: there is nothing to learn from.",
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
         related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
     ),
-    condition(
-        "solved",
-        "RLRewardPlateau",
-        Family.REWARD_FLAT,
-        "solved",
+    condition("solved", "RLRewardPlateau", Family.REWARD_FLAT, "solved").when(
         level(info(0.9, MOSTLY)),
         "Rewards do not differ, at the best reward of the run: the task is solved.",
         related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
     condition(
-        "reward_function_blind",
-        "RLRewardFunctionDead",
-        Family.REWARD_FLAT,
-        "reward_functions_blind",
+        "reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT, "reward_functions_blind", GROUPS
+    ).when(
         found(warning()),
         "A reward function no longer tells the completions of a prompt apart.",
         about="{subject} no longer tells the completions of a prompt apart.",
-        algorithms=GROUPS,
         related=("rl_reward_function_flat_fraction", "rl_reward_function_dist"),
     ),
-    condition(
-        "reward_zeroed",
-        "RLRewardFunctionDead",
-        Family.REWARD_FLAT,
-        "reward_zeros",
+    condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT, "reward_zeros", TRAINERS).when(
         level(warning(0.08)),
         "A reward is exactly 0 for some completions, which never happened before.",
         about="{subject} is exactly 0 for some completions, which never happened before.",
-        algorithms=TRAINERS,
         related=("rl_reward_zero_fraction", "rl_reward_function_zero_fraction", "rl_reward_dist"),
     ),
     condition(
-        "reward_function_dead",
-        "RLRewardFunctionDead",
-        Family.REWARD_FLAT,
-        "reward_functions_dead",
+        "reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT, "reward_functions_dead", TRAINERS
+    ).when(
         found(warning()),
         "A reward function no longer tells completions apart, and the task is not solved.",
         about="{subject} no longer tells completions apart, and the task is not solved.",
-        algorithms=TRAINERS,
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
 )
 MOVED = (
-    condition(
-        "reward_outlier",
-        "RLRewardJump",
-        Family.REWARD_JUMP,
-        "reward_outlier",
+    condition("reward_outlier", "RLRewardJump", Family.REWARD_JUMP, "reward_outlier").when(
         level(warning(10.0)),
         "A reward is far outside all earlier rewards.",
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
-    condition(
-        "reward_below_range",
-        "RLRewardCollapse",
-        Family.REWARD_DROP,
-        "reward_below_range",
+    condition("reward_below_range", "RLRewardCollapse", Family.REWARD_DROP, "reward_below_range", TRAINERS).when(
         level(warning(0.1, SOME)),
         "The mean reward is below every earlier reward.",
-        algorithms=TRAINERS,
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
-    condition(
-        "reward_drop",
-        "RLRewardCollapse",
-        Family.REWARD_DROP,
-        "reward_fall",
+    condition("reward_drop", "RLRewardCollapse", Family.REWARD_DROP, "reward_fall").when(
         level(warning(3.0), critical(DIP)),
         "The reward has fallen far below its best, and stays there.",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
-    condition(
-        "reward_weight_lost",
-        "RLRewardJump",
-        Family.REWARD_JUMP,
-        "reward_weights_lost",
+    condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP, "reward_weights_lost", GROUPS).when(
         found(info()),
         "A reward function no longer counts: its weight has become 0.",
         about="{subject} no longer counts: its weight has become 0.",
-        algorithms=GROUPS,
         related=("rl_reward_function_weight", "rl_reward_mean"),
     ),
-    condition(
-        "reward_plateau",
-        "RLRewardPlateau",
-        Family.PLATEAU,
-        "reward_gain",
+    condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU, "reward_gain").when(
         level(warning(0.5, MOSTLY), below=True, after=_PLATEAU_FROM - _GAIN_FROM),
         "The reward has not risen since the run began.",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),

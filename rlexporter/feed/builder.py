@@ -189,8 +189,8 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
             builder.add("rl_condition_events_total", 1, *labels)
             builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
             builder.set("rl_condition_last_event_step", step, *labels)
+            builder.set("rl_condition_last_event_value", transition.value if has_number else 1.0, *labels)
             if has_number:
-                builder.set("rl_condition_last_event_value", transition.value, *labels)
                 builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
     builder.gauges(verdict.values, verdict.values, step)
     if verdict.was_nearest:

@@ -81,8 +81,8 @@ def test_the_verdict_is_printed_and_is_the_exit_status(
     assert main(["status", exporter.url or ""]) == 1
     said = capsys.readouterr().out.splitlines()
     kl = CONDITION_NAMED["kl_high"]
-    assert said[0].startswith(f"look  {kl.summary} In step 8: 3.5 nats, limit 1.2 nats.")
-    assert "  warning: RLKL (kl_high), step 8: 3.5 nats, limit 1.2 nats" in said
+    assert said[0].startswith(f"look  {kl.summary} In step 9: 3.5 nats, limit 1.2 nats.")
+    assert "  warning: RLKL (kl_high), step 9: 3.5 nats, limit 1.2 nats" in said
     assert "  what to do:" in said
     assert said[-1].endswith("/alerts/runbooks/RLKL.md")
 

@@ -105,7 +105,7 @@ def test_a_limit_is_in_force() -> None:
     run = Planted("grpo", "kl_high=0.01,entropy_low=off").healthy(10)
 
     assert run.snapshot.value("rl_threshold", condition="kl_high", severity="warning") == 0.01
-    assert run.began[("kl_high", "warning")] == 3
+    assert run.began[("kl_high", "warning")] == 4
     assert run.snapshot.value("rl_threshold", condition="entropy_low", severity="warning") is None
     assert run.snapshot.value("rl_condition_judged", condition="entropy_low") is None
     assert run.snapshot.value("rl_condition_events_total", condition="entropy_low", severity="warning") is None
