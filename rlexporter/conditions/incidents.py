@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rlexporter.conditions import nonfinite
+from rlexporter.conditions import table
 from rlexporter.conditions.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, foretells, may_explain, place
 from rlexporter.conditions.table import CONDITION_NAMED
 from rlexporter.conditions.view import View
@@ -311,16 +311,16 @@ def _place(transition: Transition, view: View) -> Place:
     condition, limit = transition.condition, transition.limit
     if condition.name != "nonfinite":
         return place(condition, limit)
-    at = nonfinite.place(transition.series, view)
-    if at < nonfinite.PLACES["rl_kl_per_token"]:
+    at = table.place_of_nan(transition.series, view)
+    if at < table.PLACES["rl_kl_per_token"]:
         return place(condition, limit, before="nonfinite_reward")
-    return place(condition, limit, before="nonfinite_value_loss" if at < nonfinite.PLACES["rl_loss"] else "")
+    return place(condition, limit, before="nonfinite_value_loss" if at < table.PLACES["rl_loss"] else "")
 
 
 def _spreads(transition: Transition) -> bool:
     """Return True for what ends the weights by the next step, as long as it holds."""
     fatal = transition.condition.name in ("nonfinite", "nonfinite_value_loss")
-    return fatal and (transition.series in nonfinite.PLACES or transition.condition.name != "nonfinite")
+    return fatal and (transition.series in table.PLACES or transition.condition.name != "nonfinite")
 
 
 # The order in which a person should read the incidents of a run: the likeliest cause first

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.causes import WAKE
+from rlexporter.conditions.detectors import MOST, Past, spread
 from rlexporter.conditions.learning import LEARNED, explains
-from rlexporter.conditions.past import MOST, Past, spread
 from rlexporter.conditions.view import Compute, Context, Reading, View, value_range
 from rlexporter.model.condition import Condition, Family, Limit, Read, Severity, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -259,7 +259,7 @@ class Judge:
             was, limit.active = limit.active, limit.observe(beyond)
             if limit.active is not was or before != threshold or over:
                 changed.append(self._transition(state, limit, value, reading, was, over=over, first=before is None))
-        if not any(limit.active for limit in state.limits):
+        if state.said and not any(limit.active for limit in state.limits):
             state.said.clear()
         state.low, state.high, state.until = low, high, until
 
@@ -460,7 +460,9 @@ class LimitState:
         drifts = limit.learning or (condition.detector.relative and condition.family in LEARNED)
         self.learning = drifts and factor == limit.value
         """True if learning may explain what is beyond it: never for a number that the user has set."""
-        self._factor = factor
+        self._factor, self._detector = factor, condition.detector
+        self._relative, self._settles = condition.detector.relative, condition.detector.settles
+        self._every = condition.detector.every
         self.window: deque[bool] = deque(maxlen=limit.lasts.of)
         self.beyond = 0
         self.active = self.eased = False
@@ -479,18 +481,17 @@ class LimitState:
         """
         if past.count < self._until:
             return self._known, self._until
-        detector = self.condition.detector
         number = _pick(self._factor, state.variant)
-        own = detector.measure(past) if number is not None else None
+        own = self._detector.measure(past) if number is not None else None
         if number is None:
             self._known, self._until = None, inf
         elif own is None:
             self._known, self._until = None, past.count + 1
         else:
             self._known = number * own
-            if not self.below and detector.relative:
-                self._known = max(self._known, _pick(detector.floor, state.variant) or 0.0)
-            self._until = inf if detector.settles else past.count + detector.every
+            if not self.below and self._relative:
+                self._known = max(self._known, _pick(self._detector.floor, state.variant) or 0.0)
+            self._until = inf if self._settles else past.count + self._every
         return self._known, self._until
 
     def begin_again(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from rlexporter.conditions.past import NOISE, START, WARM, Past
+from rlexporter.conditions.detectors import NOISE, START, WARM, Past
 from rlexporter.conditions.view import Context
 from rlexporter.model.condition import Family
 
@@ -34,7 +34,7 @@ def explains(run: Context, past: Past, family: Family) -> bool:
     to learn from before: what a policy was like then says nothing of how it moves when it learns, and a penalty alone
     has small gradients.
     """
-    if found(run) or (family is Family.GRAD and _flat(run.past["flat_share"].last(50, 5)) >= 1.0):
+    if found_late(run) or (family is Family.GRAD and _flat(run.past["flat_share"].last(50, 5)) >= 1.0):
         return True
     if _gain(run.past["reward"]) <= 0.0:
         return False
@@ -46,7 +46,7 @@ def explains(run: Context, past: Past, family: Family) -> bool:
     return max(now, then) <= pace * min(now, then)
 
 
-def found(run: Context) -> bool:
+def found_late(run: Context) -> bool:
     """Return True if there was next to no reward 40 steps ago, and so nothing to learn from, and there is now."""
     reward = run.past["reward"]
     if reward.count <= 40 or _flat(run.past["flat_share"].last(10, 40)) <= 0.5:

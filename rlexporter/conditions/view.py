@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
-from rlexporter.conditions.past import Past
+from rlexporter.conditions.detectors import Past
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import AnomalyCounts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlexporter.catalog.metrics import CATALOG, NAMED
-from rlexporter.conditions.nonfinite import NONFINITE
+from rlexporter.conditions.table import NONFINITE
 from rlexporter.config.settings import TIMINGS
 from rlexporter.model.incident import WORDS, worst
 from rlexporter.model.metric import Group, RankScope, Series

@@ -167,7 +167,7 @@ def _incident(incident: Incident, samples: Samples, language: Language) -> dict[
         "over": whole(incident.over),
         "step": whole(incident.step),
         "timestamp": number(incident.time),
-        "value": number(incident.value),
-        "threshold": number(incident.threshold),
+        "value": None if condition.finding else number(incident.value),
+        "threshold": None if condition.finding else number(incident.threshold),
         "runbook": runbook(condition.alert),
     }

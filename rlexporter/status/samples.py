@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions import reward
+from rlexporter.conditions import table
 from rlexporter.conditions.table import SIGNALS, sources
 from rlexporter.model.snapshot import Snapshot
 
 _SHOWN = {NAMED[one.series].unit for question in QUESTIONS for shown in question.main for one in sources(shown)}
 UNITS = sorted((_SHOWN | {signal.unit for signal in SIGNALS}) - {"", "fraction", "reward"})
 """What follows a number of a card or of an incident, in the language of the page; other units are English."""
-COUNTED = ("values", "reward functions", "keys")
+COUNTED = ("values",)
 """The units of signals that count errors: any is too many."""
 
 
 def quantity(value: float, unit: str, language: Language = ENGLISH) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `1 key`."""
-    if unit == reward.ORDERS:
+    if unit == table.ORDERS:
         return language("a chance of 1 in 10^{power}", power=f"{value:.3g}")
     if unit == "fraction":
         return f"{100 * value:.4g} %"

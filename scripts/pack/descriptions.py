@@ -9,20 +9,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlexporter.catalog.alerts import PrometheusAlert
-from rlexporter.conditions import reward
+from rlexporter.conditions import table
 from rlexporter.conditions.table import CONDITIONS, SIGNAL_NAMED
 from rlexporter.model.condition import Condition
 from scripts.pack import promql
 
 _NAMED = "Run {{ $labels.run }}"
-_COUNTED = {
-    "values": "NaN or infinite value",
-    "reward functions": "reward function",
-    "keys": "key",
-    "agents": "agent",
-    "scores": "score",
-    "skipped updates": "skipped update",
-}
+_COUNTED = {"values": "NaN or infinite value"}
 
 
 _COUNT = ': {{ $value | printf "%.0f" }} {{ $noun }}{{ if ne $value 1.0 }}s{{ end }}'
@@ -86,7 +79,7 @@ def _numbers(condition: Condition) -> str:
         return ""
     if unit == "fraction":
         return ": {{ $value | humanizePercentage }}" + _with("limit", ", limit {{ humanizePercentage . }}")
-    if unit == reward.ORDERS:
+    if unit == table.ORDERS:
         limit = _with("limit", ", limit 1 in 10^{{ . }}")
         return f': a chance of {{{{ $value | printf "1 in 10^%.3g" }}}}{limit}'
     return _NUMBER

@@ -28,10 +28,10 @@ PROMETHEUS_ALERTS = {
 """The severity of each, by its name and condition; empty where it is that of what it stands for."""
 NUMBERS = {
     ": 7 NaN or infinite values": "nonfinite_reward nonfinite_value_loss nonfinite nonfinite_eval_reward",
-    "": "reward_lost optimizer_restarted advantage_dead weights_frozen",
-    ": 7 reward functions": "reward_function_lost reward_function_dead reward_function_blind",
+    "": "reward_lost optimizer_restarted advantage_dead weights_frozen reference_dropout reward_function_lost "
+    "reward_function_dead reward_function_blind",
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
-    ": 700%, limit 300%": "learning_rate_zero ratio_tail clipfrac_high reference_dropout kl_coef_lost "
+    ": 700%, limit 300%": "learning_rate_zero ratio_tail clipfrac_high kl_coef_lost "
     "truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
     "loss_mask_wrong reference_moved gradients_lost optimizer_incomplete completions_copied reward_zeroed",
 }

@@ -10,8 +10,8 @@ import pytest
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions import judge as judging
 from rlexporter.conditions.declare import COMPUTED
+from rlexporter.conditions.detectors import Past
 from rlexporter.conditions.judge import Judge, SignalState
-from rlexporter.conditions.past import Past
 from rlexporter.conditions.table import CONDITIONS, SIGNALS
 from rlexporter.conditions.view import Context, View
 from rlexporter.model.condition import Source

@@ -11,8 +11,7 @@ import pytest
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.runbooks import runbook
-from rlexporter.conditions.policy import SETTLED
-from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SETTLED
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave

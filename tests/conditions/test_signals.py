@@ -15,9 +15,15 @@ from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.conditions.declare import COMPUTED
 from rlexporter.conditions.detectors import Still
 from rlexporter.conditions.judge import Counted, getter
-from rlexporter.conditions.nonfinite import NONFINITE
-from rlexporter.conditions.reward import FunctionsDead
-from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, SIGNAL_NAMED, SIGNALS, ordered
+from rlexporter.conditions.table import (
+    CONDITION_NAMED,
+    CONDITIONS,
+    NONFINITE,
+    SIGNAL_NAMED,
+    SIGNALS,
+    FunctionsDead,
+    ordered,
+)
 from rlexporter.conditions.view import Context, View
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts

@@ -211,8 +211,8 @@ def test_a_step_is_judged_with_what_a_gpu_has_counted_in_it(exporter: Exporter, 
     expected = {
         ("kl_at_start", "info"): 1,
         ("kl_at_start", "critical"): 1,
-        ("kl_high", "warning"): 3,
-        ("kl_high", "critical"): 7,
+        ("kl_high", "warning"): 4,
+        ("kl_high", "critical"): 5,
     }
 
     assert _began(exporter) == expected

@@ -16,7 +16,7 @@ from rlexporter import Exporter
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions.table import CONDITIONS, sources
+from rlexporter.conditions.table import CONDITION_NAMED, CONDITIONS, sources
 from rlexporter.feed.feed import Feed
 from rlexporter.feed.keys import clip
 from rlexporter.frameworks.known import FRAMEWORKS
@@ -276,9 +276,11 @@ def test_every_number_is_that_of_a_scrape(data: Path, run: str) -> None:
     for each in found["conditions"]:
         of = {"condition": each["name"], "severity": each["severity"]}
         assert each["holds"] is (at("rl_condition", **of) == 1.0)
-        for field, name in (("step", "step"), ("timestamp", "timestamp_seconds"), ("value", "value")):
+        for field, name in (("step", "step"), ("timestamp", "timestamp_seconds")):
             assert each[field] == at(f"rl_condition_last_event_{name}", **of)
-        assert each["threshold"] == at("rl_condition_last_event_threshold", **of)
+        finding = CONDITION_NAMED[each["name"]].finding
+        assert each["value"] == (None if finding else at("rl_condition_last_event_value", **of))
+        assert each["threshold"] == (None if finding else at("rl_condition_last_event_threshold", **of))
         assert each["count"] == at("rl_condition_events_total", **of)
     for each in found["nonfinite"]:
         assert each["count"] == at("rl_nonfinite_values_total", metric=each["metric"], kind=each["kind"])

@@ -12,7 +12,7 @@ from rlexporter.status.samples import UNITS, quantity
 @pytest.mark.parametrize(
     ("value", "unit", "code", "text"),
     [
-        (1.0, "reward functions", "en", "1 reward function"),
+        (1.0, "values", "en", "1 value"),
         (1.0, "tokens per second", "en", "1 token per second"),
         (1.0, "entries", "en", "1 entry"),
         (1.0, "batches per second", "en", "1 batch per second"),
@@ -20,7 +20,7 @@ from rlexporter.status.samples import UNITS, quantity
         (2.5, "nats per token", "en", "2.5 nats per token"),
         (0.25, "fraction", "zh", "25 %"),
         (0.5, "reward", "vi", "0.5"),
-        (1.0, "reward functions", "zh", "1 个奖励函数"),
+        (1.0, "values", "zh", "1 个值"),
         (3.0, "seconds", "vi", "3 giây"),
         (4.0, "orders of magnitude", "en", "a chance of 1 in 10^4"),
         (4.0, "orders of magnitude", "zh", "1/10^4 的概率"),
