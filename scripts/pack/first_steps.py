@@ -23,7 +23,8 @@ def of_others() -> dict[str, str]:
 
 
 def _first(alert: str, condition: str, without: Sequence[str] = ()) -> str:
-    first = next(step for step in runbook(alert).steps_of(condition) if step.id not in without)
+    steps = [step for step in runbook(alert).steps_of(condition) if step.id not in without]
+    first = next((step for step in steps if not step.algorithms), steps[0])  # a message does not know the algorithm
     return first.named(first.text)
 
 
