@@ -257,8 +257,8 @@ class Shift:
 
     S = max(0, S + |x - usual| - d) for each side, where d is one standard deviation of the values before the newest
     ``unsure`` (E. S. Page, Continuous Inspection Schemes, 1954). An offset is sure once S is above 6 d: of normal noise
-    in less than 1 of 10,000 steps (Siegmund's approximation of the run length is beyond 100,000). An offset of two
-    standard deviations is sure after six values. ``least``: the smallest noise that is believed.
+    in less than 1 of 1,000 steps, as the noise itself is measured on twenty values at most. An offset of three standard
+    deviations is sure after five values. ``least``: the smallest noise that is believed.
     """
 
     def __init__(self, usual: float = 0.0, least: float = 0.0, kept: int = 20, unsure: int = 3) -> None:
