@@ -119,8 +119,7 @@ def _tables() -> Iterator[str]:
                 f"[{condition.alert}]({condition.alert}.md)",
                 f"`{condition.name}`",
                 "<br>".join(
-                    f"{limit.severity.value}: {'below' if condition.below else 'above'} "
-                    f"{limit_text(condition, limit)}, {hold_text(limit)}"
+                    f"{limit.severity.value}: {limit_text(condition, limit)}, {hold_text(limit)}"
                     for limit in condition.limits
                 ),
                 ", ".join(condition.algorithms) or "all",
