@@ -1719,7 +1719,7 @@ _LENGTHS = (
         related=("rl_eos_tokens", "rl_completion_length_dist"),
     ),
     condition("length_low", "RLLength", Family.LENGTH, "length").when(
-        ratio(warning(0.3, LASTING), below=True),
+        ratio(warning(0.3, LASTING), critical(0.1, LASTING), below=True),
         "Completions have become much shorter.",
         foretold_by=(
             "kl_high",
@@ -1731,6 +1731,7 @@ _LENGTHS = (
             "reward_zeroed",
         ),
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
+        stops=False,
     ),
     condition("length_high", "RLLength", Family.LENGTH, "length").when(
         ratio(warning(3.0, LASTING)),

@@ -422,7 +422,10 @@ PLANTS = {
         {"completions/clipped_ratio": 1.0},
     ),
     "no end token": Plant("ppo", {"eos_missing/warning": 2, "eos_missing/critical": 4}, {"val/num_eos_tokens": 3}),
-    "answers shrink": Plant("grpo", {"length_low/warning": 4}, {"completions/mean_length": 10.0}),
+    "answers shrink": Plant("grpo", {"length_low/warning": 4}, {"completions/mean_length": 15.0}),
+    "answers vanish": Plant(
+        "grpo", {"length_low/warning": 4, "length_low/critical": 4}, {"completions/mean_length": 5.0}
+    ),
     "answers grow": Plant("grpo", {"length_high/warning": 4}, {"completions/mean_length": 500.0}),
     "answers alike": Plant("ppo-legacy", {"same_length/warning": 4}, {"tokens/responses_len_std": 0.0}),
     "steps five times slower": Plant("grpo", {"step_slow/warning": 8}, seconds=10.0),

@@ -249,7 +249,7 @@ def test_symptoms_of_another_family_and_of_a_symptom() -> None:
     assert _symptoms(run)["length_low/warning"] == 1
 
 
-SHORT, FAR, SURE = {"completions/mean_length": 10.0}, {"kl": 4.0}, {"entropy": 0.01}
+SHORT, FAR, SURE = {"completions/mean_length": 20.0}, {"kl": 4.0}, {"entropy": 0.01}
 FORETOLD: dict[str, tuple[list[dict[str, Any]], dict[str, str]]] = {
     "short completions are why KL is high, although that is certain after three": (
         [SHORT | FAR] * 5,
