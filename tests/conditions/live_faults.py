@@ -140,7 +140,7 @@ RUNS: dict[str, tuple[Fault, ...]] = {
     "nothing": (),
     "a reward that is far off, a frozen policy, another temperature": (
         Fault(_rewarded(_outlier), "reward_outlier", AT, AT),
-        Fault(frozen, "weights_frozen", AT + 3, AT + 3),
+        Fault(frozen, "weights_frozen", AT + 2, AT + 2),
         Fault(_rollout(_at_temperature(0.6)), "sampler_differs", AT, AT + 4),
     ),
     "a reward function constant at its lowest, a stale sampler, advantages without a spread": (
@@ -154,7 +154,7 @@ RUNS: dict[str, tuple[Fault, ...]] = {
     ),
     "a reward function that is constant, dropout in the reference": (
         Fault(_rewarded(_constant(0.5)), "reward_function_dead", AT + 7, AT + 7),
-        Fault(dropout, "reference_noisy", 3, 10),
+        Fault(dropout, "reference_noisy", 2, 10),
     ),
 }
 """Faults that are planted in one run, since none of them can be the reason of the condition of another."""

@@ -123,9 +123,9 @@ def test_how_often_it_is_logged_changes_nothing(tmp_path: Path, watches: list[Wa
     first = began_in[0]
 
     assert first["nonfinite_reward", "critical"] == NAN
-    assert first["grad_explosion", "critical"] == STEEP + 2
+    assert first["grad_explosion", "critical"] == STEEP + 1
     assert FLAT < first["reward_function_dead", "warning"] < 51
-    assert first["learning_rate_zero", "warning"] == STILL + 9
+    assert first["learning_rate_zero", "warning"] == STILL + 7
     assert began_in == [first] * 3
     assert [name for name in signals[0] if any(each[name] != signals[0][name] for each in signals)] == []
 

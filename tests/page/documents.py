@@ -74,7 +74,7 @@ def _healthy() -> Json:
 @cache
 def _broken() -> Json:
     def fault(step: int) -> Line:
-        line: Line = {"objective/kl": 400.0} if 212 <= step < 215 else {}
+        line: Line = {"objective/kl": 40.0} if 212 <= step < 216 else {}
         if step >= 380:
             line["loss/value_avg"] = nan
         if step >= 381:

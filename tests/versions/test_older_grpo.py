@@ -63,8 +63,8 @@ def test_an_entropy_that_is_not_logged_collapses(tmp_path: Path) -> None:
 
     assert not any("entropy" in key for line in trainer.state.log_history for key in line)
     assert began(exporter, Family.ENTROPY_LOW) == {
-        ("entropy_low", "warning"): FAULT + 2,
-        ("entropy_collapsed", "critical"): FAULT + 4,
+        ("entropy_low", "warning"): FAULT + 3,
+        ("entropy_collapsed", "critical"): FAULT + 3,
     }
     exporter.close()
 
