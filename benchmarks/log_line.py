@@ -24,7 +24,8 @@ from rlexporter.tensors.host import count as count_values
 def _line(size: int) -> dict[str, float]:
     """Keys as GRPO logs them, and as many of one's own as it takes."""
     keys = [key.name for metric in CATALOG for key in metric.keys if "grpo" in key.algorithms and "{" not in key.name]
-    known = list(dict.fromkeys(keys))[: min(size, 40)]
+    of_a_step = (key for key in keys if not key.startswith(("eval_", "train_")))
+    known = list(dict.fromkeys(of_a_step))[: min(size, 40)]
     return {key: 0.5 + i for i, key in enumerate([*known, *(f"mine/{i}" for i in range(size - len(known)))])}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf, nan
+from math import inf, nan, nextafter
 from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
@@ -65,6 +65,7 @@ class Judge:
         unknown = not any(algorithm in condition.algorithms for condition in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._drawn: list[tuple[SignalState, LimitState]] = []
+        self._in_force: list[tuple[SignalState, LimitState]] = []
         self._states: dict[str, SignalState] = {}
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
@@ -85,7 +86,7 @@ class Judge:
                 if factor and limit.severity is not Severity.INFO:
                     self._drawn.append((state, state.limits[-1]))
 
-    def step(self, view: View) -> list[Transition]:
+    def step(self, view: View) -> list[Transition]:  # noqa: PLR0915 - a loop in which each call costs
         """Judge one step, or one log line of it, and return what has changed."""
         run, changed, asked = self._run, list[Transition](), self._asked(view)
         fresh = run.fresh
@@ -93,15 +94,21 @@ class Judge:
         run.subjects.clear()
         self._step = view.step
         self.values = values = {}
-        restarted = run.restarted
+        restarted, numbers = run.restarted, view.numbers
         for state in asked:
             if restarted and self._ends(state):
                 self._begin_again(state, changed)
                 self._renew(state)
-            read = state.read(view, run)
-            if read is None:
-                continue
-            get, value, reading = read
+            if (plain := state.plain) is not None:  # a call for each signal is what costs most
+                value = numbers.get(plain)
+                if value is None or value - value != 0.0:
+                    continue
+                get, reading = state.tried[0], None
+            else:
+                read = state.read(view, run)
+                if read is None:
+                    continue
+                get, value, reading = read
             if get is not state.get or ((origin := state.origin) is not None and origin.places != state.origin_places):
                 self._place(state, get, changed)
             past = state.past
@@ -121,6 +128,8 @@ class Judge:
                     self._judge(state, value, reading or _PLAIN, changed)
         if restarted:
             self._begin_others_again(asked, changed)
+        if changed:
+            self._in_force = [(state, limit) for state, limit in self._drawn if limit.threshold is not None]
         return changed
 
     def _asked(self, view: View) -> Iterable[SignalState]:
@@ -157,9 +166,9 @@ class Judge:
         nearer, however large its share is: 1, where a healthy run has 1 and 0.75 is too little.
         """
         shares = []
-        for state, limit in self._drawn:
-            value, threshold = state.past.newest, limit.threshold
-            if value > 0.0 and threshold is not None and threshold > 0.0:
+        for state, limit in self._in_force:
+            value, threshold = state.past.newest, limit.threshold or 0.0
+            if value > 0.0 and threshold > 0.0:
                 shares.append((threshold / value if limit.below else value / threshold, state, threshold))
         for share, state, threshold in sorted(shares, key=_FIRST, reverse=True):
             if share >= 1.0 or _moves(state.past, threshold):
@@ -181,6 +190,7 @@ class Judge:
         state.places += 1
         state.began = self._step
         state.tried = state.getters[: place + 1]
+        state.plain = get if place == 0 and isinstance(get, str) else None
         source: Source = state.sources[place]
         if origin is not None:
             state.series, state.variant, state.origin_places = origin.series, origin.variant, origin.places
@@ -245,11 +255,15 @@ class Judge:
                     learned = explains(self._run, past, limit.condition.family)
                 beyond = not learned
                 until = 0
-            if before == threshold and not (beyond or limit.beyond or limit.eased):  # nearly every step
-                if limit.below:
-                    low = max(low, threshold)
+            if beyond:  # one more changes nothing where all of the window are
+                still = limit.active and limit.beyond == limit.window.maxlen and not limit.learning
+            else:
+                still = not limit.beyond and not limit.eased
+            if still and before == threshold:  # nearly every step
+                if limit.below is beyond:
+                    high = min(high, nextafter(threshold, -inf) if beyond else threshold)
                 else:
-                    high = min(high, threshold)
+                    low = max(low, nextafter(threshold, inf) if beyond else threshold)
                 continue
             until = 0
             limit.threshold = threshold
@@ -533,6 +547,8 @@ class SignalState:
         """The getter that it was read with last; None before it was read."""
         self.tried = self.getters
         """The getters of the source that was read last and of all better ones."""
+        self.plain: str | None = None
+        """The number that is all that is tried; None if there is more to it."""
         self.places = self.origin_places = 0
         """The number of sources that this signal, and its origin, had so far."""
         self.series = self.variant = ""

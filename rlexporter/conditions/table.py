@@ -102,7 +102,7 @@ _OTHER = len(PLACES)
 _NOTHING = Histogram.empty(())
 
 
-def _count_nonfinite(names: tuple[str, ...], view: View) -> Reading | None:
+def _count_nonfinite(names: tuple[str, ...], view: View) -> float | Reading | None:
     """Count NaN and infinities in the metrics ``names``, and note the one that had most.
 
     More data of a step that was judged can only add some: where it has none, there is nothing to observe.
@@ -111,7 +111,7 @@ def _count_nonfinite(names: tuple[str, ...], view: View) -> Reading | None:
     shown = [name for name in names if name in bad] if bad else []
     if shown:
         return Reading(float(sum(bad[name] for name in shown)), max(shown, key=bad.__getitem__))
-    return Reading(0.0) if view.advanced else None
+    return 0.0 if view.advanced else None
 
 
 @signal("nonfinite_reward", "values")
@@ -121,15 +121,15 @@ class NonfiniteRewards:
     def __init__(self) -> None:
         self._tapped = False
 
-    def __call__(self, view: View, run: Context) -> Reading | None:
+    def __call__(self, view: View, run: Context) -> float | Reading | None:
         """Return the count."""
-        if not self._tapped:
+        if not self._tapped and (view.seen or view.anomalies.undefined):
             self._tapped = _EACH in view.anomalies.undefined or any(s.metric.series == _EACH for s in view.seen)
         names = NONFINITE["nonfinite_reward"]
         if self._tapped:
             names = tuple(name for name in names if name not in _OF_A_FUNCTION)
         count = _count_nonfinite(names, view)
-        if not count or not count.value:
+        if not isinstance(count, Reading):
             return count
         seen = [s.labels[0] for s, counted in view.seen.items() if s.metric.series == _EACH and counted.nonfinite]
         logged = view.functions.get("rl_reward_function_mean", {})
@@ -138,7 +138,7 @@ class NonfiniteRewards:
 
 
 @signal("nonfinite_value_loss", "values")
-def nonfinite_value_loss(view: View, run: Context) -> Reading | None:
+def nonfinite_value_loss(view: View, run: Context) -> float | Reading | None:
     """Count them in the value loss."""
     return _count_nonfinite(NONFINITE["nonfinite_value_loss"], view)
 
@@ -175,7 +175,8 @@ class NonfiniteFirst:
 
     def __call__(self, view: View, run: Context) -> float | Reading | None:
         """Return the count."""
-        order = {name: place_of_nan(name, view) for name in view.anomalies.nonfinite if name not in _ELSEWHERE}
+        bad = view.anomalies.nonfinite
+        order = {name: place_of_nan(name, view) for name in bad if name not in _ELSEWHERE} if bad else {}
         if not order:
             if not view.advanced:
                 return None
