@@ -1321,7 +1321,7 @@ UPDATES = (
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
     ),
     condition("clipfrac_high", "RLUpdateTooLarge", Family.POLICY_STEP, "clipfrac").when(
-        level(warning({"token": 0.3, "sequence": 0.5}, SOME)),
+        level(warning({"token": 0.3, "sequence": 0.5}, LASTING)),
         "Too much of the updates is clipped.",
         related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),

@@ -100,10 +100,10 @@ PLANTS = {
         {"approxkl_spike/warning": 1, "approxkl_high/warning": 4, "approxkl_high/critical": 2},
         {"ppo/policy/approxkl": 2.0},
     ),
-    "clipping, every other step": Plant(
-        "grpo", {"clipfrac_high/warning": 3}, lambda i: {"clip_ratio/region_mean": 0.4 * (i % 2)}
+    "clipping, in four steps of five": Plant(
+        "grpo", {"clipfrac_high/warning": 4}, lambda i: {"clip_ratio/region_mean": 0.4 * (i % 5 > 0)}
     ),
-    "clipping of sequences": Plant("rloo", {"clipfrac_high/warning": 2}, {"clip_ratio/region_mean": 0.6}),
+    "clipping of sequences": Plant("rloo", {"clipfrac_high/warning": 4}, {"clip_ratio/region_mean": 0.6}),
     "sampler differs much": Plant(
         "grpo",
         {"sampling_ratio_low/warning": 4},
