@@ -1740,7 +1740,7 @@ _LENGTHS = (
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
     condition("same_length", "RLLength", Family.LENGTH, "same_length").when(
-        level(warning(0.02, LASTING), below=True),
+        level(warning(0.02, MOSTLY), below=True),
         "All completions have the same length.",
         related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
     ),

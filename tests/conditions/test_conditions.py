@@ -427,7 +427,7 @@ PLANTS = {
         "grpo", {"length_low/warning": 4, "length_low/critical": 4}, {"completions/mean_length": 5.0}
     ),
     "answers grow": Plant("grpo", {"length_high/warning": 4}, {"completions/mean_length": 500.0}),
-    "answers alike": Plant("ppo-legacy", {"same_length/warning": 4}, {"tokens/responses_len_std": 0.0}),
+    "answers alike": Plant("ppo-legacy", {"same_length/warning": 8}, {"tokens/responses_len_std": 0.0}),
     "steps five times slower": Plant("grpo", {"step_slow/warning": 8}, seconds=10.0),
     "one step takes ten minutes": Plant("grpo", {"step_stalled/warning": 1}, seconds=600.0, steps=1),
 }

@@ -210,7 +210,7 @@ OF_BOTH = {
     "a reward that is far off": Fault(_reward_far_off, "reward_outlier", 0, 0),
     "rewards that are all the same": Fault(_reward_alike, "reward_function_dead", 7, 7),
     "a learning rate that jumps": Fault(_learn_faster, "learning_rate_jump", 0, 0),
-    "a frozen policy": Fault(_freeze, "weights_frozen", 3, 3, alone=True),
+    "a frozen policy": Fault(_freeze, "weights_frozen", 2, 2, alone=True),
 }
 OF_MODERN = {
     "dropout in the reference": Fault(_drop_out, "reference_dropout", 0, 0, alone=True),
@@ -378,6 +378,6 @@ class TestWhatNoLineShows:
 
         assert not any("length" in key for line in run.trainer.state.log_history for key in line)
         assert began(exporter, Family.LENGTH) == {
-            ("length_low", "warning"): FAULT + 4,
-            ("same_length", "warning"): FAULT + 4,
+            ("length_low", "warning"): FAULT + 3,
+            ("length_low", "critical"): FAULT + 3,
         }
