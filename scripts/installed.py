@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,9 +57,10 @@ def serve(extras: list[str]) -> None:
         assert f'rl_policy_ratio_dist_count{{rank="0",run="dist"}} {seen}.0' in scraped, scraped
         told(0, "fine", "status", str(exporter.url))
         exporter.log({"reward": 1.5, "loss": float("nan")}, step=2)
+        time.sleep(2)  # an answer is served again for a second
         told(2, "Lower `learning_rate`", "status", str(exporter.url))  # from a runbook, which is in the wheel
         if "top" in extras:
-            told(0, "dist", "top", "--once", str(exporter.url))
+            told(2, "dist", "top", "--once", str(exporter.url))
         else:
             told(2, "pip install 'rlexporter[top]'", "top", "--once", str(exporter.url))
 
