@@ -329,7 +329,8 @@ class WeightsLost:
         if run.weights and run.weights != weights:
             run.restarted |= {"reward", "reward_std"}
         run.weights = weights
-        followed = self._weights.of(weights)
+        counted = [name for name, weight in weights.items() if weight or self._weights.get(name)]  # now, or once
+        followed = self._weights.of(counted)
         return {name: gone.since or 0 for name, gone in followed if gone.add(weights[name] != 0.0, view.step)}
 
 

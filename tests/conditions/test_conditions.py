@@ -337,6 +337,12 @@ PLANTS = {
         seen={"rl_reward_function_weight/answer": [0.0]},
         before={"rl_reward_function_weight/answer": [1.0]},
     ),
+    "a reward weight that came late becomes 0": Plant(
+        "grpo",
+        {"reward_weight_lost/info": 6},
+        seen=lambda i: {"rl_reward_function_weight/answer": [float(i <= 5)]},
+        before={"rl_reward_function_weight/answer": [0.0]},
+    ),
     "a curriculum that makes the reward another one": Plant(
         "grpo",
         {},
