@@ -12,7 +12,7 @@ from rlexporter.model.metric import Kind, Metric
 
 ROOT = Path(__file__).parent.parent
 _NAME = re.compile(r"rl(?:exporter)?_[a-z0-9_]+")
-_TABLES = ("_metrics.py", "conditions.py", "as_logged.py")
+_TABLES = ("_metrics.py", "as_logged.py")
 """The files of the catalog that declare metrics, or name them in texts only."""
 
 
@@ -51,10 +51,13 @@ def _files() -> Iterator[Path]:
 
 
 def _words(path: Path) -> set[str]:
-    """Return the names in a file; of Python those in its texts, not in its comments."""
+    """Return the names in a file; of Python those in its texts, but not what a condition only shows beside itself."""
     text = path.read_text()
     if path.suffix == ".py":
-        nodes = ast.walk(ast.parse(text))
-        text = "\n".join(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        nodes = list(ast.walk(ast.parse(text)))
+        beside = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "related"]
+        left_out = {id(node) for each in beside for node in ast.walk(each)}
+        texts = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in left_out)
+        text = "\n".join(str(node.value) for node in texts)
     names = set(_NAME.findall(text))
     return names | {re.sub("_(bucket|sum|count)$", "", name) for name in names}
