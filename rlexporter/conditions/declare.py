@@ -2,8 +2,10 @@
 
 @signal("reward_gain", "spreads", of="reward")
 class RewardGain: ...                       a number with a past of its own: one object a run
-condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU, "reward_gain",
-          level(warning(0.5, MOSTLY), below=True), "The reward has not risen since the run began.")
+
+condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU, "reward_gain").when(
+    level(warning(0.5, MOSTLY), below=True), "The reward has not risen since the run began."
+)
 """
 
 from __future__ import annotations

@@ -97,8 +97,7 @@ class Judge:
         restarted, numbers = run.restarted, view.numbers
         for state in asked:
             if restarted and self._ends(state):
-                self._begin_again(state, changed)
-                self._renew(state)
+                self._restart(state, changed)
             if (plain := state.plain) is not None:  # a call for each signal is what costs most
                 value = numbers.get(plain)
                 if value is None or value - value != 0.0:
@@ -147,8 +146,7 @@ class Judge:
         """Begin again with those signals too that were not asked in this step."""
         for state in self._states.values():
             if state not in asked and self._ends(state):
-                self._begin_again(state, changed)
-                self._renew(state)
+                self._restart(state, changed)
         self._run.restarted = set()
 
     def _ends(self, state: SignalState) -> bool:
@@ -183,9 +181,10 @@ class Judge:
         """Read a signal elsewhere from now on, never at a worse source; begin again if it, or its origin, moves."""
         origin = state.origin
         if state.get is not None and (get is not state.get or state.origin_places):
-            self._begin_again(state, changed)
             if get is not state.get:
-                self._renew(state)
+                self._restart(state, changed)
+            else:  # what computes it was renewed when its origin moved
+                self._begin_again(state, changed)
         state.get, place = get, state.getters.index(get)
         state.places += 1
         state.began = self._step
@@ -227,6 +226,11 @@ class Judge:
                 limit.begin_again()
         state.begin_again(self._step)
         self._run.past[state.name] = state.past
+
+    def _restart(self, state: SignalState, changed: list[Transition]) -> None:
+        """Begin again, and forget what computes the signal too."""
+        self._begin_again(state, changed)
+        self._renew(state)
 
     def _renew(self, state: SignalState) -> None:
         """Forget what computes a signal, and what is derived from it, of the steps before."""
